@@ -1,0 +1,95 @@
+"""Environments by name: `make`, `names`, and the ways to and from Gymnasium."""
+
+import difflib
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+import jax
+
+from envs.disturb import Disturbance
+from envs.gym_mujoco.ant import Ant
+from envs.gym_mujoco.half_cheetah import HalfCheetah
+from envs.gym_mujoco.hopper import Hopper
+from envs.gym_mujoco.humanoid import Humanoid
+from envs.gym_mujoco.humanoid_standup import HumanoidStandup
+from envs.gym_mujoco.inverted_double_pendulum import InvertedDoublePendulum
+from envs.gym_mujoco.inverted_pendulum import InvertedPendulum
+from envs.gym_mujoco.pusher import Pusher
+from envs.gym_mujoco.reacher import Reacher
+from envs.gym_mujoco.swimmer import Swimmer
+from envs.gym_mujoco.walker2d import Walker2d
+from envs.physics.mjx import MJX
+from envs.physics.native import Native
+from envs.simulation import Simulation
+from envs.task import Task
+
+TASKS: dict[str, Callable[..., Task]] = {
+    "Ant-v5": Ant,
+    "HalfCheetah-v5": HalfCheetah,
+    "Hopper-v5": Hopper,
+    "Humanoid-v5": Humanoid,
+    "HumanoidStandup-v5": HumanoidStandup,
+    "InvertedDoublePendulum-v5": InvertedDoublePendulum,
+    "InvertedPendulum-v5": InvertedPendulum,
+    "Pusher-v5": Pusher,
+    "Reacher-v5": Reacher,
+    "Swimmer-v5": Swimmer,
+    "Walker2d-v5": Walker2d,
+}
+BACKENDS = ("native", "mjx")
+
+
+def names() -> list[str]:
+    """Every task that `make` knows."""
+    return sorted(TASKS)
+
+
+def task(name: str, **overrides: Any) -> Task:
+    """The task `name` with fields replaced."""
+    made = TASKS[_known("environment", name, names())]()
+    return replace(made, **{_known(f"field of {name}", k, [f.name for f in fields(made)]): v
+                            for k, v in overrides.items()})
+
+
+def make(
+    name: str,
+    physics: str = "auto",
+    *,
+    max_episode_steps: int | None = None,
+    disturbance: Disturbance | None = None,
+    threads: int = 0,
+    **overrides: Any,
+) -> Simulation:
+    """The environment of task `name`; `overrides` are the task's fields.
+
+    `physics` "auto" is native MuJoCo where JAX runs on CPU and MJX on an accelerator.
+    """
+    return simulate(
+        task(name, **overrides), physics, max_episode_steps=max_episode_steps,
+        disturbance=disturbance, threads=threads,
+    )  # fmt: skip
+
+
+def simulate(
+    task: Task,
+    physics: str = "auto",
+    *,
+    max_episode_steps: int | None = None,
+    disturbance: Disturbance | None = None,
+    threads: int = 0,
+) -> Simulation:
+    """The environment of `task` on `physics`."""
+    _known("physics", physics, ["auto", *BACKENDS])
+    if physics == "auto":
+        physics = "native" if jax.default_backend() == "cpu" else "mjx"
+    spec, model = task.spec, task.model()
+    stepper = Native(model, spec, threads) if physics == "native" else MJX(model, spec)
+    return Simulation(task, stepper, max_episode_steps or spec.horizon, disturbance)
+
+
+def _known(what: str, name: str, among: list[str]) -> str:
+    if name in among:
+        return name
+    close = difflib.get_close_matches(name, among, n=3, cutoff=0.4) or among
+    raise ValueError(f"Unknown {what} {name!r}. Did you mean {', '.join(close)}?")

@@ -1,0 +1,67 @@
+"""Gymnasium's Hopper-v5: hop forward on one leg."""
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import mujoco
+
+from envs.gym_mujoco import models
+from envs.task import Readings, Start, Task, TaskSpec, displacement
+from rl.types import Array, Key, Metrics, Obs, PyTree
+
+
+@dataclass(frozen=True)
+class Hopper(Task):
+    xml_file: str = "hopper.xml"
+    frame_skip: int = 4
+    forward_reward_weight: float = 1.0
+    ctrl_cost_weight: float = 1e-3
+    healthy_reward: float = 1.0
+    terminate_when_unhealthy: bool = True
+    healthy_state_range: tuple[float, float] = (-100.0, 100.0)
+    healthy_z_range: tuple[float, float] = (0.7, float("inf"))  # m
+    healthy_angle_range: tuple[float, float] = (-0.2, 0.2)  # rad
+    reset_noise_scale: float = 5e-3
+    exclude_current_positions_from_observation: bool = True
+    rescale: bool = True  # actions in [-1, 1] instead of the actuators' own range
+
+    @property
+    def spec(self) -> TaskSpec:
+        return models.spec(
+            self.xml_file, self.frame_skip, fields=("qpos", "qvel"), precise=("qpos",),
+            rescale=self.rescale,
+        )  # fmt: skip
+
+    def model(self) -> mujoco.MjModel:
+        return models.load(self.xml_file)
+
+    def reset(self, key: Key, context: PyTree) -> Start:
+        return models.start(key, self.model(), self.reset_noise_scale, qvel=models.uniform)
+
+    def observe(self, readings: Readings, command: PyTree, memory: PyTree) -> tuple[Obs, PyTree]:
+        hidden = 1 if self.exclude_current_positions_from_observation else 0
+        qvel = jnp.clip(readings["qvel"], -10, 10)
+        return jnp.concatenate([readings["qpos"][hidden:], qvel]), memory
+
+    def reward(
+        self, before: Readings, after: Readings, action: Array, command: PyTree, episode: PyTree
+    ) -> tuple[Array, Metrics]:
+        velocity = displacement(before, after, "qpos")[0] / self.spec.control_dt
+        forward = self.forward_reward_weight * velocity
+        survive = self.healthy_reward * self.healthy(after)
+        ctrl = -self.ctrl_cost_weight * jnp.square(after["ctrl"]).sum()
+        metrics = {"reward_forward": forward, "reward_survive": survive, "reward_ctrl": ctrl}
+        return forward + survive + ctrl, metrics
+
+    def terminated(self, raw: Readings, episode: PyTree) -> Array:
+        return ~self.healthy(raw) & self.terminate_when_unhealthy
+
+    def healthy(self, raw: Readings) -> Array:
+        """[] bool, upright with every other coordinate in bounds."""
+        z, angle = raw["qpos"][1], raw["qpos"][2]
+        state = jnp.concatenate([raw["qpos"][2:], raw["qvel"]])
+        return (
+            models.within(state, self.healthy_state_range).all()
+            & models.within(z, self.healthy_z_range)
+            & models.within(angle, self.healthy_angle_range)
+        )

@@ -1,0 +1,248 @@
+"""Native MuJoCo on CPU threads behind one host callback for all worlds of all nested vmaps.
+
+Stateless to its callers: a world is its mjSTATE_INTEGRATION row, float64 carried as pairs of
+uint32, and every call writes the rows and every randomised model field of its worlds before
+it runs.  The result equals a plain MuJoCo loop to the last bit.
+"""
+
+import math
+import os
+import threading
+from collections import OrderedDict
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+from mujoco import batch as mjbatch
+
+from envs.physics.cameras import Cameras
+from envs.task import ParamsByField, Readings, TaskSpec
+from rl.types import Array
+
+NOT_COMPUTED = mujoco.mjtStage.mjSTAGE_NONE.value
+POSITION_AND_VELOCITY = mujoco.mjtStage.mjSTAGE_VEL.value
+FATAL = [
+    int(w)
+    for w in (
+        mujoco.mjtWarning.mjWARN_BADQPOS,
+        mujoco.mjtWarning.mjWARN_BADQVEL,
+        mujoco.mjtWarning.mjWARN_BADQACC,
+        mujoco.mjtWarning.mjWARN_BADCTRL,
+    )
+]
+# What mj_setConst derives from the fields a task may randomise.
+CONSTANTS = (
+    "actuator_acc0", "actuator_length0", "body_invweight0", "body_subtreemass", "cam_mat0",
+    "cam_pos0", "cam_poscom0", "dof_M0", "dof_invweight0", "geom_aabb", "geom_rbound",
+    "light_dir0", "light_pos0", "light_poscom0", "tendon_invweight0", "tendon_length0",
+)  # fmt: skip
+MAX_BATCHES = 8  # kept per physics: training, evaluation, reset, and some to spare
+
+
+class Data(NamedTuple):
+    row: Array  # [S, 2] uint32: the integration state, each float64 as two words
+    reads: Readings
+    failed: Array  # [] bool
+
+
+class Native:
+    """Physics of `model` for what `spec` reads, on `threads` threads (0: those this process has)."""
+
+    pooled = False
+
+    def __init__(self, model: mujoco.MjModel, spec: TaskSpec, threads: int = 0) -> None:
+        self.model, self.spec = model, spec
+        self.threads = threads or int(os.environ.get("NPROC", len(os.sched_getaffinity(0))))
+        self.size = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_INTEGRATION)
+        self.cameras = Cameras(model, spec.cameras)
+        self._scratch = data = mujoco.MjData(model)  # written whole before it is read
+        self.layout: dict[str, tuple[int, ...]] = {
+            name: (model.sensor(name).dim[0],) for name in spec.sensors
+        }
+        for name in spec.fields:
+            self.layout[name] = np.shape(getattr(data, name))
+        for name in spec.precise:
+            self.layout[f"{name}.rest"] = self.layout[name]
+        self.width = sum(math.prod(shape) for shape in self.layout.values())
+        # MuJoCo leaves contact forces to who asks; Gymnasium asks after the whole step, so exact
+        # parity needs each world's own MjData, and takes a tenth of the time of Ant's step.
+        self.post_constraint = "cfrc_ext" in spec.fields
+        self._batches: OrderedDict[tuple, mjbatch.Batch] = OrderedDict()
+        self._lock = threading.Lock()
+
+    # What callers see: JAX arrays, one world.
+
+    def blank(self) -> Data:
+        return Data(
+            jnp.zeros((self.size, 2), jnp.uint32), self._unpack(jnp.zeros(self.width)),
+            jnp.bool(False),
+        )  # fmt: skip
+
+    def reset(
+        self, data: Data, mask: Array, qpos: Array, qvel: Array, params: ParamsByField
+    ) -> Data:
+        row, out, failed = self._call(self._reset, data.row, mask, qpos, qvel, params)
+        reads = self._see(out, row)
+        pick = lambda new, old: jnp.where(mask, new, old)  # noqa: E731
+        return Data(row, jax.tree.map(pick, reads, data.reads), pick(failed, data.failed))
+
+    def step(self, data: Data, inputs: dict[str, Array], params: ParamsByField) -> Data:
+        row, out, failed = self._call(self._step, data.row, inputs, params)
+        reads = self._see(out, row)
+        reads = jax.tree.map(lambda new, old: jnp.where(failed, old, new), reads, data.reads)
+        return Data(row, reads, failed)
+
+    def read(self, data: Data) -> Readings:
+        return data.reads
+
+    def failed(self, data: Data) -> Array:
+        return data.failed
+
+    def constants(self, params: ParamsByField) -> ParamsByField:
+        if not params:
+            return {}
+        derived = [n for n in CONSTANTS if np.size(getattr(self.model, n)) and n not in params]
+        shapes = {
+            n: jax.ShapeDtypeStruct(np.shape(getattr(self.model, n)), jnp.float32) for n in derived
+        }
+        return dict(params) | jax.pure_callback(
+            self._constants, shapes, params, vmap_method="broadcast_all"
+        )
+
+    def _call(self, host, row: Array, *args) -> tuple[Array, Array, Array]:
+        shapes = (
+            jax.ShapeDtypeStruct(row.shape, row.dtype),
+            jax.ShapeDtypeStruct((self.width,), jnp.float32),
+            jax.ShapeDtypeStruct((), jnp.bool),
+        )
+        return jax.pure_callback(host, shapes, row, *args, vmap_method="broadcast_all")
+
+    def _see(self, out: Array, row: Array) -> Readings:
+        return self._unpack(out) | self.cameras.render(row)
+
+    def _unpack(self, out: Array) -> Readings:
+        reads, start = {}, 0
+        for name, shape in self.layout.items():
+            size = math.prod(shape)
+            reads[name] = out[..., start : start + size].reshape(*out.shape[:-1], *shape)
+            start += size
+        return reads | self.cameras.blank()
+
+    # What runs on the host: numpy only, all worlds at once.
+
+    def _step(self, row, inputs, params):
+        lead, row = row.shape[:-2], _rows(row, self.size)
+        with self._lock:
+            batch = self._load(row, params)
+            for name, value in inputs.items():
+                _fill(batch.bind(name), value)
+            warned = batch.warning[:, FATAL, 1].copy()
+            current = self.spec.derived == "current"
+            try:
+                batch.step(
+                    nstep=self.spec.substeps,
+                    stage=POSITION_AND_VELOCITY if current else NOT_COMPUTED,
+                )
+            except mjbatch.SimulationError:
+                pass  # told world by world in `status`
+            failed = (batch.status != 0) | (batch.warning[:, FATAL, 1] != warned).any(1)
+            failed |= ~np.isfinite(batch.state).all(1)
+            after = np.where(failed[:, None], row, batch.state)
+            out = self._gather(batch, slice(None), post_constraint=self.post_constraint)
+        return _words(after, lead), out.reshape(*lead, -1), failed.reshape(lead)
+
+    def _reset(self, row, mask, qpos, qvel, params):
+        lead, row = mask.shape, _rows(row, self.size)
+        out = np.zeros((len(row), self.width), np.float32)
+        failed = np.zeros(len(row), bool)
+        ids = np.flatnonzero(np.asarray(mask)).astype(np.int32)
+        if len(ids):
+            with self._lock:
+                batch = self._load(row, params)
+                batch.reset(ids, stage=NOT_COMPUTED)
+                for name, value in {"qpos": qpos, "qvel": qvel}.items():
+                    bound = batch.bind(name)
+                    bound[ids] = np.asarray(value).reshape(bound.shape)[ids]
+                try:
+                    batch.forward(ids)
+                except mjbatch.SimulationError:
+                    failed[ids] = batch.status[ids] != 0
+                row = row.copy()
+                row[ids] = batch.state[ids]
+                out[ids] = self._gather(batch, ids, post_constraint=False)
+        return _words(row, lead), out.reshape(*lead, -1), failed.reshape(lead)
+
+    def _constants(self, params):
+        name = next(iter(params))
+        lead = params[name].shape[: params[name].ndim - np.ndim(getattr(self.model, name))]
+        with self._lock:
+            batch = self._batch(math.prod(lead), tuple(sorted(params)))
+            for name, value in params.items():
+                _fill(batch.expand(name), value)
+            batch.set_const()
+            return {
+                n: np.array(batch.expand(n), np.float32).reshape(*lead, *batch.expand(n).shape[1:])
+                for n in CONSTANTS
+                if np.size(getattr(self.model, n)) and n not in params
+            }
+
+    def _load(self, row: np.ndarray, params) -> mjbatch.Batch:
+        """A batch whose every world is its row and its params, whatever ran in it before."""
+        batch = self._batch(len(row), tuple(sorted(params)))
+        batch.state[:] = row
+        for name, value in params.items():
+            _fill(batch.expand(name), value)
+        return batch
+
+    def _batch(self, worlds: int, fields: tuple[str, ...]) -> mjbatch.Batch:
+        key = (worlds, fields)
+        if key not in self._batches:
+            while len(self._batches) >= MAX_BATCHES:
+                self._batches.popitem(last=False)
+            self._batches[key] = mjbatch.Batch(
+                self.model, worlds, self.threads, persistent=self.post_constraint
+            )
+        self._batches.move_to_end(key)
+        return self._batches[key]
+
+    def _gather(self, batch: mjbatch.Batch, ids, post_constraint: bool) -> np.ndarray:
+        """Everything read, [worlds, width] float32."""
+        columns, worlds = [], np.arange(batch.nsim)[ids]
+        for name in self.layout:
+            field = name.removesuffix(".rest")
+            if name in self.spec.sensors:
+                adr, dim = self.model.sensor(name).adr[0], self.model.sensor(name).dim[0]
+                value = batch.bind("sensordata")[ids, adr : adr + dim]
+            elif field == "cfrc_ext":
+                value = self._contact_forces(batch, worlds, post_constraint)
+            else:
+                value = batch.bind(field)[ids].reshape(len(worlds), -1)
+            if name != field:
+                value = value - value.astype(np.float32)
+            columns.append(value.astype(np.float32))
+        return np.concatenate(columns, axis=1) if columns else np.zeros((len(worlds), 0), "f4")
+
+    def _contact_forces(self, batch, worlds, post_constraint: bool) -> np.ndarray:
+        """cfrc_ext of each world [worlds, nbody * 6]: zero until a step has been made."""
+        out = np.zeros((len(worlds), self.model.nbody * 6))
+        if post_constraint:
+            for i, world in enumerate(worlds):
+                batch.get_data(world, self._scratch)
+                mujoco.mj_rnePostConstraint(self.model, self._scratch)
+                out[i] = self._scratch.cfrc_ext.ravel()
+        return out
+
+
+def _rows(row, size: int) -> np.ndarray:
+    """Words [..., S, 2] as float64 rows [worlds, S]."""
+    return np.ascontiguousarray(row).reshape(-1, size * 2).view(np.float64)
+
+
+def _words(row: np.ndarray, lead: tuple[int, ...]) -> np.ndarray:
+    return np.ascontiguousarray(row).view(np.uint32).reshape(*lead, -1, 2)
+
+
+def _fill(bound: np.ndarray, value) -> None:
+    bound[...] = np.asarray(value).reshape(bound.shape)

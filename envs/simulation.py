@@ -1,0 +1,162 @@
+"""An environment is a task on a physics: `Simulation(task, physics)` keeps rl/env.py's contract."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from envs.disturb import Disturbance, Disturbed
+from envs.task import Physics, Readings, Start, Task, all_finite
+from rl.env import State
+from rl.types import Array, Key, Metrics, Obs, PyTree
+
+
+class Sim(NamedTuple):
+    """What an episode of a simulated task carries."""
+
+    data: Any  # the physics' own
+    params: dict[str, Array]  # randomised model fields and what follows from them
+    command: PyTree
+    memory: PyTree
+    episode: PyTree
+    inputs: dict[str, Array]  # of the next step: pushes
+    told: Readings  # what the robot was told last
+    disturbed: Disturbed | tuple[()]
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """`task` stepped by `physics`, with what `disturbance` puts between them."""
+
+    task: Task
+    physics: Physics
+    horizon: int
+    disturbance: Disturbance | None = None
+
+    @property
+    def action_dim(self) -> int:
+        return len(self.task.spec.actuators)
+
+    @property
+    def control_dt(self) -> float:
+        return self.task.spec.control_dt
+
+    @property
+    def pooled(self) -> bool:
+        return self.physics.pooled
+
+    def reset(self, key: Key, context: PyTree = None) -> State:
+        context = self.task.context() if context is None else context
+        start_key, key = jax.random.split(key)
+        return self._begin(self._start(start_key, context), context, key)
+
+    def reset_to(self, key: Key, qpos: Array, qvel: Array) -> State:
+        """A fresh episode that begins at `qpos` [nq] and `qvel` [nv], all else drawn as ever."""
+        context, (start_key, key) = self.task.context(), jax.random.split(key)
+        start = self._start(start_key, context)
+        start = start._replace(
+            qpos=jnp.asarray(qpos, start.qpos.dtype), qvel=jnp.asarray(qvel, start.qvel.dtype)
+        )
+        return self._begin(start, context, key)
+
+    def restart(self, state: State) -> State:
+        start_key, key = jax.random.split(state.key)
+        start = self._start(start_key, state.context)
+        data = self.physics.reset(
+            state.sim.data, state.done, start.qpos, start.qvel, start.params
+        )
+        fresh = self._first(data, start, state.context, key)
+        return self.select(state.done, fresh, state)
+
+    def select(self, done: Array, fresh: State, state: State) -> State:
+        return jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, state)
+
+    def step(self, state: State, action: Array) -> State:
+        task, sim = self.task, state.sim
+        key, sense_key, advance_key = jax.random.split(state.key, 3)
+        before = self.physics.read(sim.data)
+        targets, memory = task.control(action, sim.told, sim.memory)
+        disturbed = sim.disturbed
+        if self.disturbance:
+            targets, disturbed = self.disturbance.actuate(disturbed, targets)
+        data = self.physics.step(sim.data, sim.inputs | {"ctrl": targets}, sim.params)
+        raw, failed = self.physics.read(data), self.physics.failed(data)
+        failed |= ~all_finite(raw)
+        reward, metrics = task.reward(before, raw, action, sim.command, sim.episode)
+        terminated = task.terminated(raw, sim.episode) & ~failed
+        command, episode, inputs = task.advance(advance_key, raw, sim.command, sim.episode)
+        told, disturbed = self._sense(disturbed, sense_key, raw)
+        obs, memory = self._observe(told, raw, command, memory, episode)
+        t = state.t + 1
+        return State(
+            sim=Sim(data, sim.params, command, memory, episode, inputs, told, disturbed),
+            context=state.context,
+            # A world that blew up kept its last good state: the episode ends there, unrewarded.
+            obs=jax.tree.map(lambda new, old: jnp.where(failed, old, new), obs, state.obs),
+            reward=jnp.where(failed, 0.0, reward).astype(jnp.float32),
+            terminated=terminated,
+            truncated=(t >= self.horizon) | failed,
+            metrics=_metrics(metrics, failed),
+            t=t,
+            key=key,
+        )
+
+    def _start(self, key: Key, context: PyTree) -> Start:
+        start = self.task.reset(key, context)
+        return start._replace(params=self.physics.constants(start.params))
+
+    def _begin(self, start: Start, context: PyTree, key: Key) -> State:
+        data = self.physics.reset(
+            self.physics.blank(), jnp.bool(True), start.qpos, start.qvel, start.params
+        )
+        return self._first(data, start, context, key)
+
+    def _first(self, data: Any, start: Start, context: PyTree, key: Key) -> State:
+        """The state of a new episode whose physics stands at its start."""
+        key, disturb_key, sense_key = jax.random.split(key, 3)
+        raw, disturbed = self.physics.read(data), ()
+        if self.disturbance:
+            self.disturbance.check(raw)
+            rest, _ = self.task.control(jnp.zeros(self.action_dim), raw, start.memory)
+            disturbed = self.disturbance.begin(disturb_key, raw, rest)
+        told, disturbed = self._sense(disturbed, sense_key, raw)
+        obs, memory = self._observe(told, raw, start.command, start.memory, start.episode)
+        shape = jax.eval_shape(
+            self.task.reward, raw, raw, jnp.zeros(self.action_dim), start.command, start.episode
+        )
+        return State(
+            sim=Sim(
+                data, start.params, start.command, memory, start.episode, start.inputs, told,
+                disturbed,
+            ),
+            context=context,
+            obs=obs,
+            reward=jnp.float32(0),
+            terminated=jnp.bool(False),
+            truncated=jnp.bool(False),
+            metrics=_metrics(jax.tree.map(lambda x: jnp.zeros(x.shape), shape[1]), jnp.bool(False)),
+            t=jnp.int32(0),
+            key=key,
+        )  # fmt: skip
+
+    def _sense(
+        self, disturbed: Disturbed | tuple[()], key: Key, raw: Readings
+    ) -> tuple[Readings, Disturbed | tuple[()]]:
+        if self.disturbance:
+            return self.disturbance.sense(disturbed, key, raw)
+        return raw, disturbed
+
+    def _observe(
+        self, told: Readings, raw: Readings, command: PyTree, memory: PyTree, episode: PyTree
+    ) -> tuple[Obs, PyTree]:
+        obs, memory = self.task.observe(told, command, memory)
+        privileged = self.task.privileged(raw, episode)
+        if privileged is not None:
+            obs = (obs if isinstance(obs, dict) else {"policy": obs}) | {"critic": privileged}
+        return obs, memory
+
+
+def _metrics(metrics: Metrics, failed: Array) -> Metrics:
+    alive = {name: jnp.where(failed, 0.0, x).astype(jnp.float32) for name, x in metrics.items()}
+    return alive | {"failed": failed.astype(jnp.float32)}

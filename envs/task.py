@@ -1,0 +1,151 @@
+"""A task is written once: what it reads, how it observes and acts, what it rewards.
+
+The functions that build the observation and turn an action into actuator targets are the
+ones that run on the robot; what is behind the readings is a physics (`envs/physics`) or the
+robot itself.  `envs/simulation.py` makes an environment of a task and a physics.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import mujoco
+
+from rl.types import Array, Key, Metrics, Obs, PyTree
+
+Readings = dict[str, Array]  # by the name of a sensor, a raw field or a camera
+ParamsByField = dict[str, Array]  # randomised MjModel fields, each of the model's own shape
+
+
+@dataclass(frozen=True)
+class Camera:
+    """A picture that physics reads: `name` is the model's camera, or "free" for the default view."""
+
+    name: str
+    height: int = 64  # pixels
+    width: int = 64  # pixels
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """What a task reads from and writes to the world, and its clock."""
+
+    actuators: tuple[str, ...]
+    low: tuple[float, ...]  # smallest target of each actuator, in the actuator's unit
+    high: tuple[float, ...]
+    substeps: int  # physics steps in a control step
+    control_dt: float  # s
+    horizon: int  # control steps
+    sensors: tuple[str, ...] = ()  # named sensors of the model: what a robot has
+    fields: tuple[str, ...] = ()  # raw MjData fields: critics, rewards, tasks without hardware
+    precise: tuple[str, ...] = ()  # those of `fields` read with their rounding remainder as well
+    cameras: tuple[Camera, ...] = ()
+    rescale: bool = True  # actions in [-1, 1]; False: in the actuators' own range, not clipped
+    derived: Literal["current", "lagged"] = "current"  # lagged: one substep late, as Gymnasium's
+
+
+class Start(NamedTuple):
+    """How an episode begins."""
+
+    qpos: Array  # [nq]
+    qvel: Array  # [nv]
+    params: ParamsByField = {}  # noqa: RUF012 (never written to)
+    command: PyTree = ()
+    memory: PyTree = ()  # all and only what the robot must carry
+    episode: PyTree = ()  # the simulator's bookkeeping
+    inputs: dict[str, Array] = {}  # noqa: RUF012 (writable fields besides the targets: pushes)
+
+
+class Task(Protocol):
+    """One robot doing one thing: pure, a single instance.  Subclasses override what they have."""
+
+    @property
+    def spec(self) -> TaskSpec: ...
+
+    def model(self) -> mujoco.MjModel: ...
+
+    def context(self) -> PyTree:
+        """The context a run begins with."""
+        return ()
+
+    def reset(self, key: Key, context: PyTree) -> Start: ...
+
+    def observe(self, readings: Readings, command: PyTree, memory: PyTree) -> tuple[Obs, PyTree]:
+        """What the policy sees, and the new memory.  Runs on the robot."""
+        ...
+
+    def control(self, action: Array, readings: Readings, memory: PyTree) -> tuple[Array, PyTree]:
+        """Actuator targets [A] of an action in [-1, 1], and the new memory.  Runs on the robot."""
+        if not self.spec.rescale:
+            return action, memory
+        low, high = jnp.array(self.spec.low), jnp.array(self.spec.high)
+        return rescale(action, low, high), memory
+
+    def privileged(self, raw: Readings, episode: PyTree) -> Obs | None:
+        """What only the critic may see; None where it sees what the policy does."""
+        return None
+
+    def advance(
+        self, key: Key, raw: Readings, command: PyTree, episode: PyTree
+    ) -> tuple[PyTree, PyTree, dict[str, Array]]:
+        """Next command, bookkeeping and inputs: resampling, pushes, air time."""
+        return command, episode, {}
+
+    def reward(
+        self, before: Readings, after: Readings, action: Array, command: PyTree, episode: PyTree
+    ) -> tuple[Array, Metrics]: ...
+
+    def terminated(self, raw: Readings, episode: PyTree) -> Array:
+        """[] bool, the task is over, for good or ill."""
+        return jnp.bool(False)
+
+
+class Physics(Protocol):
+    """What steps a model.  Pure to its callers, written for one world, which they vmap."""
+
+    pooled: bool  # a reset is dear: see rl/env.py
+
+    def blank(self) -> Any:
+        """Data of the right shapes, to be reset."""
+        ...
+
+    def reset(
+        self, data: Any, mask: Array, qpos: Array, qvel: Array, params: ParamsByField
+    ) -> Any:
+        """`data` at rest time 0 with `qpos`, `qvel` where `mask` []; derived quantities current."""
+        ...
+
+    def step(self, data: Any, inputs: dict[str, Array], params: ParamsByField) -> Any:
+        """One control step under `inputs` ("ctrl" and other writable fields)."""
+        ...
+
+    def read(self, data: Any) -> Readings: ...
+
+    def failed(self, data: Any) -> Array:
+        """[] bool, the last step blew up; `data` is what it was before."""
+        ...
+
+    def constants(self, params: ParamsByField) -> ParamsByField:
+        """`params` with every model constant that follows from them (`mj_setConst`)."""
+        ...
+
+
+def rescale(action: Array, low: Array, high: Array) -> Array:
+    """Map [-1, 1] onto [low, high], clipping what lies outside."""
+    return low + (jnp.clip(action, -1, 1) + 1) / 2 * (high - low)
+
+
+def displacement(before: Readings, after: Readings, field: str) -> Array:
+    """after - before of a `precise` field, as exact far from the origin as near it.
+
+    The leading parts differ by little and so exactly (Sterbenz); the remainders add the rest.
+    """
+    rest = after[f"{field}.rest"] - before[f"{field}.rest"]
+    return (after[field] - before[field]) + rest
+
+
+def all_finite(readings: Readings) -> Array:
+    """[] bool."""
+    leaves = [x for x in jax.tree.leaves(readings) if jnp.issubdtype(x.dtype, jnp.floating)]
+    return jnp.stack([jnp.isfinite(x).all() for x in leaves]).all()

@@ -1,0 +1,136 @@
+"""Collecting and evaluating experience: the only place that steps environments."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from rl.env import Env, State
+from rl.policy import Carry, Policy
+from rl.types import Array, Key, Params, Transition
+
+
+class Worlds(NamedTuple):
+    """N worlds in mid-episode, with what the policy carries in each."""
+
+    state: State  # leaves [N, ...]
+    carry: Carry  # leaves [N, ...]
+    episode_return: Array  # [N] undiscounted, so far
+    episode_length: Array  # [N] int32
+
+
+class Episodes(NamedTuple):
+    """What ended when; `returns` and `lengths` count where `ended`."""
+
+    ended: Array  # [T, N] bool
+    returns: Array  # [T, N]
+    lengths: Array  # [T, N] int32
+    failed: Array  # [] worlds the simulation gave up
+    reused: Array  # [] starts drawn more than once from a pool that ran dry
+
+    def means(self) -> dict[str, Array]:
+        """Return and length over the ended episodes (NaN if none), and the counts."""
+        count = self.ended.sum()
+        return {
+            "episode_return": (self.returns * self.ended).sum() / count,
+            "episode_length": (self.lengths * self.ended).sum() / count,
+            "episodes": count,
+            "failed": self.failed,
+            "reused_starts": self.reused,
+        }
+
+
+def start(env: Env, policy: Policy, params: Params, key: Key, num_envs: int) -> Worlds:
+    """N fresh worlds."""
+    state = jax.vmap(env.reset)(jax.random.split(key, num_envs))
+    carry = _initial_carry(policy, params, num_envs)
+    return Worlds(state, carry, jnp.zeros(num_envs), jnp.zeros(num_envs, jnp.int32))
+
+
+def collect(
+    env: Env, policy: Policy, params: Params, worlds: Worlds, key: Key, length: int
+) -> tuple[Worlds, Transition, Episodes]:
+    """Step every world `length` times: transitions with leaves [T, N, ...].
+
+    A transition is recorded before its world restarts, so `next_obs` is the true last one.
+    """
+    num_envs = worlds.episode_length.shape[0]
+    pool_key, key = jax.random.split(key)
+    pool = jax.vmap(env.reset)(jax.random.split(pool_key, num_envs)) if env.pooled else None
+
+    def tick(
+        loop: tuple[Worlds, Array], key: Key
+    ) -> tuple[tuple[Worlds, Array], tuple[Transition, Episodes]]:
+        worlds, drawn = loop
+        obs = worlds.state.obs
+        action, carry, aux = jax.vmap(policy.step, (None, 0, 0, 0))(
+            params, worlds.carry, obs, jax.random.split(key, num_envs)
+        )
+        after = jax.vmap(env.step)(worlds.state, action)
+        seen = Transition(
+            obs, action, after.reward, after.terminated, after.truncated, after.obs, aux
+        )
+        done = after.done
+        total, steps = worlds.episode_return + after.reward, worlds.episode_length + 1
+        end = Episodes(done, total, steps, after.metrics.get("failed", jnp.zeros(())).sum(), drawn)
+        state = _restart(env, after, pool, drawn)
+        carry = _select(done, _initial_carry(policy, params, num_envs), carry)
+        worlds = Worlds(state, carry, jnp.where(done, 0, total), jnp.where(done, 0, steps))
+        return (worlds, drawn + done.sum()), (seen, end)
+
+    loop, (seen, ends) = jax.lax.scan(tick, (worlds, jnp.int32(0)), jax.random.split(key, length))
+    reused = jnp.maximum(loop[1] - num_envs, 0) if env.pooled else jnp.int32(0)
+    return loop[0], seen, ends._replace(failed=ends.failed.sum(), reused=reused)
+
+
+def evaluate(env: Env, policy: Policy, params: Params, key: Key, episodes: int) -> Episodes:
+    """One whole episode in each of `episodes` fresh worlds: leaves [episodes].
+
+    The same key gives the same starts to every policy.
+    """
+    reset_key, key = jax.random.split(key)
+    worlds = start(env, policy, params, reset_key, episodes)
+
+    def running(loop: tuple[Worlds, Array, Array, Array]) -> Array:
+        return loop[1].any() & (loop[3] < env.horizon)
+
+    def tick(loop: tuple[Worlds, Array, Array, Array]) -> tuple[Worlds, Array, Array, Array]:
+        worlds, alive, failed, t = loop
+        keys = jax.random.split(jax.random.fold_in(key, t), episodes)
+        action, carry, _ = jax.vmap(policy.step, (None, 0, 0, 0))(
+            params, worlds.carry, worlds.state.obs, keys
+        )
+        state = jax.vmap(env.step)(worlds.state, action)
+        total = worlds.episode_return + jnp.where(alive, state.reward, 0)
+        steps = worlds.episode_length + alive
+        broke = state.metrics.get("failed", jnp.zeros(episodes)) * alive
+        return Worlds(state, carry, total, steps), alive & ~state.done, failed + broke.sum(), t + 1
+
+    loop = (worlds, jnp.ones(episodes, bool), jnp.float32(0), jnp.int32(0))
+    worlds, alive, failed, _ = jax.lax.while_loop(running, tick, loop)
+    return Episodes(
+        ~alive, worlds.episode_return, worlds.episode_length, failed, jnp.int32(0)
+    )
+
+
+def _restart(env: Env, state: State, pool: State | None, drawn: Array) -> State:
+    """Fresh episodes where one ended; `drawn` starts of the pool are used up."""
+    done = state.done
+    if pool is None:
+        # Most ticks end no episode; under vmap over seeds this becomes a select, still right.
+        return jax.lax.cond(done.any(), jax.vmap(env.restart), lambda s: s, state)
+    slot = (drawn + jnp.cumsum(done) - 1) % done.shape[0]
+    fresh = jax.tree.map(lambda x: x[slot], pool)
+    return jax.vmap(env.select)(done, fresh, state)
+
+
+def _initial_carry(policy: Policy, params: Params, num_envs: int) -> Carry:
+    carry = policy.init(params)
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (num_envs, *jnp.shape(x))), carry)
+
+
+def _select(done: Array, new: Carry, old: Carry) -> Carry:
+    def pick(a: Array, b: Array) -> Array:
+        return jnp.where(done.reshape(-1, *[1] * (a.ndim - 1)), a, b)
+
+    return jax.tree.map(pick, new, old)

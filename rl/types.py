@@ -1,0 +1,35 @@
+"""Containers shared by every agent.
+
+Shape letters used throughout: B batch, T time, N parallel worlds, E ensemble,
+O observation size, A action size, H action chunk.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+
+Array = jax.Array
+Key = jax.Array
+PyTree = Any
+Params = Any
+Obs = Any  # an array [..., O], or a dict such as {"policy": ..., "critic": ..., "image": ...}
+Metrics = dict[str, Array]
+
+
+class Transition(NamedTuple):
+    """One environment step.  `next_obs` is the observation before any reset."""
+
+    obs: Obs
+    action: Array  # [..., A] as the policy gave it; what leaves [-1, 1] is clipped by the task
+    reward: Array  # [...]
+    terminated: Array  # [...] bool; True stops bootstrapping
+    truncated: Array  # [...] bool; the clock ran out, the value goes on
+    next_obs: Obs
+    aux: PyTree = ()  # what the policy wants remembered: log-density, value, noise
+
+
+def view(obs: Obs, who: str) -> Obs:
+    """What `who` ("policy" or "critic") sees: its entry, else the policy's, else all of `obs`."""
+    if not isinstance(obs, dict):
+        return obs
+    return obs.get(who, obs.get("policy", obs))
