@@ -7,7 +7,15 @@ from typing import Any
 
 import jax
 
+from envs.adapters.from_gymnasium import from_gymnasium as from_gymnasium
+from envs.adapters.to_gymnasium import to_gymnasium as to_gymnasium
+from envs.adapters.to_gymnasium_vector import to_gymnasium_vector as to_gymnasium_vector
 from envs.disturb import Disturbance
+from envs.dmc.cartpole_swingup import CartpoleSwingup
+from envs.dmc.cheetah_run import CheetahRun
+from envs.dmc.finger_spin import FingerSpin
+from envs.dmc.reacher_hard import ReacherHard
+from envs.dmc.walker_walk import WalkerWalk
 from envs.gym_mujoco.ant import Ant
 from envs.gym_mujoco.half_cheetah import HalfCheetah
 from envs.gym_mujoco.hopper import Hopper
@@ -15,11 +23,11 @@ from envs.gym_mujoco.humanoid import Humanoid
 from envs.gym_mujoco.humanoid_standup import HumanoidStandup
 from envs.gym_mujoco.inverted_double_pendulum import InvertedDoublePendulum
 from envs.gym_mujoco.inverted_pendulum import InvertedPendulum
+from envs.gym_mujoco.newton import HumanoidNewton, HumanoidStandupNewton
 from envs.gym_mujoco.pusher import Pusher
 from envs.gym_mujoco.reacher import Reacher
 from envs.gym_mujoco.swimmer import Swimmer
 from envs.gym_mujoco.walker2d import Walker2d
-from envs.physics.mjx import MJX
 from envs.physics.native import Native
 from envs.simulation import Simulation
 from envs.task import Task
@@ -29,13 +37,20 @@ TASKS: dict[str, Callable[..., Task]] = {
     "HalfCheetah-v5": HalfCheetah,
     "Hopper-v5": Hopper,
     "Humanoid-v5": Humanoid,
+    "Humanoid-newton": HumanoidNewton,
     "HumanoidStandup-v5": HumanoidStandup,
+    "HumanoidStandup-newton": HumanoidStandupNewton,
     "InvertedDoublePendulum-v5": InvertedDoublePendulum,
     "InvertedPendulum-v5": InvertedPendulum,
     "Pusher-v5": Pusher,
     "Reacher-v5": Reacher,
     "Swimmer-v5": Swimmer,
     "Walker2d-v5": Walker2d,
+    "dmc-cartpole-swingup": CartpoleSwingup,
+    "dmc-cheetah-run": CheetahRun,
+    "dmc-finger-spin": FingerSpin,
+    "dmc-reacher-hard": ReacherHard,
+    "dmc-walker-walk": WalkerWalk,
 }
 BACKENDS = ("native", "mjx")
 
@@ -84,7 +99,12 @@ def simulate(
     if physics == "auto":
         physics = "native" if jax.default_backend() == "cpu" else "mjx"
     spec, model = task.spec, task.model()
-    stepper = Native(model, spec, threads) if physics == "native" else MJX(model, spec)
+    if physics == "native":
+        stepper = Native(model, spec, threads)
+    else:
+        from envs.physics.mjx import MJX  # slow to import, and few need it
+
+        stepper = MJX(model, spec)
     return Simulation(task, stepper, max_episode_steps or spec.horizon, disturbance)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 import mujoco
+import numpy as np
 
 from rl.types import Array, Key, Metrics, Obs, PyTree
 
@@ -43,6 +44,7 @@ class TaskSpec:
     cameras: tuple[Camera, ...] = ()
     rescale: bool = True  # actions in [-1, 1]; False: in the actuators' own range, not clipped
     derived: Literal["current", "lagged"] = "current"  # lagged: one substep late, as Gymnasium's
+    settle: int = 0  # physics steps after a reset, before time 0
 
 
 class Start(NamedTuple):
@@ -111,9 +113,18 @@ class Physics(Protocol):
         ...
 
     def reset(
-        self, data: Any, mask: Array, qpos: Array, qvel: Array, params: ParamsByField
+        self,
+        data: Any,
+        mask: Array,
+        qpos: Array,
+        qvel: Array,
+        params: ParamsByField,
+        settle: int = 0,
     ) -> Any:
-        """`data` at rest time 0 with `qpos`, `qvel` where `mask` []; derived quantities current."""
+        """`data` at rest time 0 with `qpos`, `qvel` where `mask` []; derived quantities current.
+
+        Time 0 is after `settle` physics steps from there.
+        """
         ...
 
     def step(self, data: Any, inputs: dict[str, Array], params: ParamsByField) -> Any:
@@ -124,6 +135,10 @@ class Physics(Protocol):
 
     def failed(self, data: Any) -> Array:
         """[] bool, the last step blew up; `data` is what it was before."""
+        ...
+
+    def qpos(self, data: Any) -> np.ndarray:
+        """Poses [..., nq] of data fetched from the device; on the host, to draw."""
         ...
 
     def constants(self, params: ParamsByField) -> ParamsByField:

@@ -20,7 +20,7 @@ class Worlds(NamedTuple):
 
 
 class Episodes(NamedTuple):
-    """What ended when; `returns` and `lengths` count where `ended`."""
+    """What ended when; `returns` and `lengths` count where `ended`.  Stacks along new axes."""
 
     ended: Array  # [T, N] bool
     returns: Array  # [T, N]
@@ -35,8 +35,8 @@ class Episodes(NamedTuple):
             "episode_return": (self.returns * self.ended).sum() / count,
             "episode_length": (self.lengths * self.ended).sum() / count,
             "episodes": count,
-            "failed": self.failed,
-            "reused_starts": self.reused,
+            "failed": self.failed.sum(),
+            "reused_starts": self.reused.sum(),
         }
 
 

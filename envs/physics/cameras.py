@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 
+from envs.render import renderer
 from envs.task import Camera, Readings
 from rl.types import Array
 
@@ -53,7 +54,4 @@ class Cameras:
 
     @cached_property
     def _renderers(self) -> list[mujoco.Renderer]:
-        size = [max(sides) for sides in zip(*((c.height, c.width) for c in self.cameras))]
-        view = self.model.vis.global_
-        view.offheight, view.offwidth = max(view.offheight, size[0]), max(view.offwidth, size[1])
-        return [mujoco.Renderer(self.model, c.height, c.width) for c in self.cameras]
+        return [renderer(self.model, c.height, c.width) for c in self.cameras]

@@ -1,18 +1,42 @@
 """MJX: MuJoCo in JAX, for accelerators.  The state is what integration needs and no more."""
 
+import contextlib
+import io
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
-from mujoco import mjx
 
-from envs.physics.native import Native
+from envs.physics.native import CONSTANTS, Native
 from envs.task import ParamsByField, Readings, TaskSpec
 from rl.types import Array
 
-STATE = ("qpos", "qvel", "act", "ctrl", "time", "qacc_warmstart", "mocap_pos", "mocap_quat")
+with contextlib.redirect_stdout(io.StringIO()):  # where it would print that Warp is not installed
+    from mujoco import mjx
+
+# mjSTATE_INTEGRATION, but for what `unsupported` refuses: history and plugins.
+STATE = (
+    "time", "qpos", "qvel", "act", "qacc_warmstart", "ctrl", "qfrc_applied", "xfrc_applied",
+    "eq_active", "mocap_pos", "mocap_quat",
+)  # fmt: skip
+MAX_VALUE = 1e10  # mjMAXVAL: what exceeds it, or is no number, has blown up
+# Fields that MJX takes and never reads, by what they do.  MuJoCo 3.17 has no yielding springs yet.
+IGNORED = {
+    "delay or history of actuators or sensors": ("nhistory", "sensor_interval"),
+    "actuator armature": ("actuator_armature",),
+    "actuator damping": ("actuator_damping", "actuator_dampingpoly"),
+    "early actuator activation": ("actuator_actearly",),
+    "polynomial joint damping": ("dof_dampingpoly",),
+    "polynomial joint stiffness": ("jnt_stiffnesspoly",),
+    "polynomial tendon damping": ("tendon_dampingpoly",),
+    "polynomial tendon stiffness": ("tendon_stiffnesspoly",),
+    "surface velocity": ("geom_surfacevel",),
+    "contact adhesion": ("geom_adhesion", "pair_adhesion"),
+    "the ellipsoid model of fluid forces": ("geom_fluid",),
+    "plugins": ("nplugin",),
+}
 
 
 class Data(NamedTuple):
@@ -22,7 +46,10 @@ class Data(NamedTuple):
 
 
 class MJX:
-    """Physics of `model` for what `spec` reads."""
+    """Physics of `model` for what `spec` reads.
+
+    Raises ValueError naming what of the two MJX lacks, or would leave out without a word.
+    """
 
     pooled = True
 
@@ -33,27 +60,38 @@ class MJX:
                 f"MJX cannot simulate this task: {'; '.join(missing)}. Use --physics native."
             )
         self._native = Native(model, spec)  # for constants and for the layout of the readings
-        self._put, self._blank = mjx.put_model(model), mjx.make_data(model)
+        with jax.ensure_compile_time_eval():  # kept: they must not be some trace's
+            self._put, self._blank = mjx.put_model(model), mjx.make_data(model)
 
     def blank(self) -> Data:
-        state = {name: jnp.asarray(getattr(self._blank, name)) for name in STATE}
-        return Data(state, self._native.blank().reads, jnp.bool(False))
+        return Data(self._state(self._blank), self._native.blank().reads, jnp.bool(False))
 
     def reset(
-        self, data: Data, mask: Array, qpos: Array, qvel: Array, params: ParamsByField
-    ) -> Data:
-        d = mjx.forward(self._model(params), self._blank.replace(qpos=qpos, qvel=qvel))
-        fresh = self._data(d, jnp.bool(False), contact_forces=False)
+        self, data: Data, mask: Array, qpos: Array, qvel: Array, params: ParamsByField,
+        settle: int = 0,
+    ) -> Data:  # fmt: skip
+        model, d = self._model(params), self._blank.replace(qpos=qpos, qvel=qvel)
+        with jax.default_matmul_precision("highest"):
+            if settle:
+                d = self._steps(model, d, settle).replace(time=self._blank.time)
+            d = mjx.forward(model, d)
+        reads = self._reads(d, contact_forces=False)
+        reads = jax.tree.map(lambda x: jnp.nan_to_num(x, posinf=0.0, neginf=0.0), reads)
+        fresh = Data(self._state(d), reads, ~_sound(d))
         return jax.tree.map(lambda new, old: jnp.where(mask, new, old), fresh, data)
 
     def step(self, data: Data, inputs: dict[str, Array], params: ParamsByField) -> Data:
-        model = self._model(params)
-        d = self._blank.replace(**data.state).replace(**inputs)
-        d = jax.lax.fori_loop(0, self.spec.substeps, lambda _, d: mjx.step(model, d), d)
-        if self.spec.derived == "current":
-            d = mjx.sensor_vel(model, mjx.sensor_pos(model, _position_and_velocity(model, d)))
-        failed = ~jnp.stack([jnp.isfinite(d.qpos).all(), jnp.isfinite(d.qvel).all()]).all()
-        after = self._data(_contact_forces(model, d, self.spec), failed, contact_forces=True)
+        model, d = self._model(params), self._blank.replace(**(data.state | inputs))
+        # TF32, an accelerator's default, is too coarse for dynamics.
+        with jax.default_matmul_precision("highest"):
+            d = self._steps(model, d, self.spec.substeps)
+            failed = ~_sound(d)
+            if "cfrc_ext" in self.spec.fields:
+                d = mjx.rne_postconstraint(model, d)
+            if self.spec.derived == "current":
+                d = mjx.sensor_pos(model, mjx.fwd_position(model, d))
+                d = mjx.sensor_vel(model, mjx.fwd_velocity(model, d))
+        after = Data(self._state(d), self._reads(d, contact_forces=True), failed)
         kept = jax.tree.map(lambda new, old: jnp.where(failed, old, new), after, data)
         return kept._replace(failed=failed)
 
@@ -66,55 +104,91 @@ class MJX:
     def constants(self, params: ParamsByField) -> ParamsByField:
         return self._native.constants(params)
 
-    def _model(self, params: ParamsByField) -> mjx.Model:
-        return self._put.replace(**params) if params else self._put
+    def _steps(self, model: mjx.Model, d: mjx.Data, count: int) -> mjx.Data:
+        return jax.lax.fori_loop(0, count, lambda _, d: mjx.step(model, d), d)
 
-    def _data(self, d: mjx.Data, failed: Array, contact_forces: bool) -> Data:
+    def _model(self, params: ParamsByField) -> mjx.Model:
+        fields = {}
+        for name, value in params.items():
+            held = getattr(self._put, name, None)
+            if isinstance(held, jax.Array):
+                fields[name] = jnp.reshape(value, held.shape)
+            elif name not in CONSTANTS:
+                raise ValueError(
+                    f"MJX cannot vary {name} between worlds: it is fixed when MJX compiles. "
+                    "Leave it out of the task's params, or use --physics native."
+                )
+        return self._put.replace(**fields)
+
+    def _state(self, d: mjx.Data) -> dict[str, Array]:
+        return {name: jnp.asarray(getattr(d, name)) for name in STATE}
+
+    def _reads(self, d: mjx.Data, contact_forces: bool) -> Readings:
+        """Everything declared; contact forces are zero until a step has been made."""
         reads = {}
         for name, shape in self._native.layout.items():
             if name in self.spec.sensors:
-                sensor = self.model.sensor(name)
-                value = d.sensordata[sensor.adr[0] : sensor.adr[0] + sensor.dim[0]]
+                start, size = self.model.sensor(name).adr[0], self.model.sensor(name).dim[0]
+                value = d.sensordata[start : start + size]
             elif name.endswith(".rest") or (name == "cfrc_ext" and not contact_forces):
-                value = jnp.zeros(shape)
+                value = jnp.zeros(shape)  # float32 has no remainder
             else:
-                value = jnp.asarray(getattr(d, name))
+                value = jnp.asarray(_field(d, name))
             reads[name] = value.astype(jnp.float32).reshape(shape)
-        state = {name: jnp.asarray(getattr(d, name)) for name in STATE}
-        return Data(state, reads, failed)
+        return reads
 
 
-def _position_and_velocity(model: mjx.Model, d: mjx.Data) -> mjx.Data:
-    return mjx.fwd_velocity(model, mjx.fwd_position(model, d))
+def _field(d: mjx.Data, name: str) -> Array | None:
+    """A field of MuJoCo's data, if MJX has it: some are among those of its implementation."""
+    return getattr(d._impl if hasattr(d._impl, name) else d, name, None)
 
 
-def _contact_forces(model: mjx.Model, d: mjx.Data, spec: TaskSpec) -> mjx.Data:
-    return mjx.rne_postconstraint(model, d) if "cfrc_ext" in spec.fields else d
+def _sound(d: mjx.Data) -> Array:
+    """[] bool, nothing blew up."""
+    fine = [(jnp.abs(x) < MAX_VALUE).all() for x in (d.qpos, d.qvel, d.qacc)]
+    return jnp.stack(fine).all()
 
 
 def unsupported(model: mujoco.MjModel, spec: TaskSpec) -> list[str]:
-    """What of `model` MJX would refuse, or worse, silently leave out; empty if nothing."""
-    said = []
-    for what, values in {
-        "actuator delay": getattr(model, "actuator_delay", 0),
-        "actuator history": getattr(model, "actuator_history", 0),
-        "sensor delay": getattr(model, "sensor_delay", 0),
-        "polynomial joint damping": getattr(model, "dof_dampingpoly", 0),
-        "polynomial joint stiffness": getattr(model, "jnt_stiffnesspoly", 0),
-        "polynomial tendon damping": getattr(model, "tendon_dampingpoly", 0),
-        "actuator armature": getattr(model, "actuator_armature", 0),
-        "actuator damping": getattr(model, "actuator_damping", 0),
-        "geom surface velocity": getattr(model, "geom_surfacevel", 0),
-        "contact adhesion": getattr(model, "geom_adhesion", 0),
-    }.items():
-        if np.any(values):
-            said.append(f"{what} would be ignored")
-    if model.opt.integrator == getattr(mujoco.mjtIntegrator, "mjINT_DISCRETE", -1):
-        said.append("the discrete integrator")
+    """What of `model` MJX refuses or, worse, would leave out without a word; empty if nothing."""
+    said = [
+        f"{what} would be ignored"
+        for what, names in IGNORED.items()
+        if any(np.any(getattr(model, name)) for name in names)
+    ]
+    said += [f"{what} would be ignored" for what, found in _options(model).items() if found]
     if spec.cameras:
-        said.append("cameras need the Warp backend or native physics")
+        said.append("cameras need native physics")
     try:
-        mjx.put_model(model)
+        with jax.ensure_compile_time_eval():
+            mjx.put_model(model)
+            data = mjx.make_data(model)
     except NotImplementedError as error:
-        said.append(str(error).rstrip("."))
+        return [*said, f"{str(error).rstrip('.')} is not implemented"]
+    said += [f"there is no field {f}" for f in spec.fields if _field(data, f) is None]
+    stages = {s: model.sensor_needstage[model.sensor(s).id] for s in spec.sensors}
+    late = [s for s, stage in stages.items() if stage == mujoco.mjtStage.mjSTAGE_ACC]
+    if late and data._impl.efc_J.size == 0:
+        said.append(f"without constraints it leaves {', '.join(late)} at zero")
+    staged = late if spec.derived == "current" else list(stages)
+    if staged and model.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4:
+        said.append(f"under RK4 it reads {', '.join(staged)} at the last stage, not the first")
     return said
+
+
+def _options(model: mujoco.MjModel) -> dict[str, bool]:
+    """Options that MJX takes and does not heed, and whether `model` sets them."""
+    opt, disabled = model.opt, mujoco.mjtDisableBit
+    spring, damper = int(disabled.mjDSBL_SPRING), int(disabled.mjDSBL_DAMPER)
+    return {
+        "noslip iterations": opt.noslip_iterations > 0,
+        "disabled actuator groups": opt.disableactuator != 0,
+        "sleeping": bool(opt.enableflags & int(mujoco.mjtEnableBit.mjENBL_SLEEP)),
+        # It drops both, and gravity compensation and fluid forces, if either is off.
+        "springs without dampers, or dampers without springs,": (
+            bool(opt.disableflags & spring) != bool(opt.disableflags & damper)
+        ),
+        "the discrete integrator": (
+            opt.integrator == getattr(mujoco.mjtIntegrator, "mjINT_DISCRETE", -1)
+        ),
+    }

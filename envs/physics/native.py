@@ -5,10 +5,13 @@ uint32, and every call writes the rows and every randomised model field of its w
 it runs.  The result equals a plain MuJoCo loop to the last bit.
 """
 
+import contextlib
 import math
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -24,13 +27,8 @@ from rl.types import Array
 NOT_COMPUTED = mujoco.mjtStage.mjSTAGE_NONE.value
 POSITION_AND_VELOCITY = mujoco.mjtStage.mjSTAGE_VEL.value
 FATAL = [
-    int(w)
-    for w in (
-        mujoco.mjtWarning.mjWARN_BADQPOS,
-        mujoco.mjtWarning.mjWARN_BADQVEL,
-        mujoco.mjtWarning.mjWARN_BADQACC,
-        mujoco.mjtWarning.mjWARN_BADCTRL,
-    )
+    int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{field}"))
+    for field in ("QPOS", "QVEL", "QACC", "CTRL")
 ]
 # What mj_setConst derives from the fields a task may randomise.
 CONSTANTS = (
@@ -48,7 +46,7 @@ class Data(NamedTuple):
 
 
 class Native:
-    """Physics of `model` for what `spec` reads, on `threads` threads (0: those this process has)."""
+    """Physics of `model` for what `spec` reads, on `threads` threads (0: as many as we have)."""
 
     pooled = False
 
@@ -75,18 +73,17 @@ class Native:
     # What callers see: JAX arrays, one world.
 
     def blank(self) -> Data:
-        return Data(
-            jnp.zeros((self.size, 2), jnp.uint32), self._unpack(jnp.zeros(self.width)),
-            jnp.bool(False),
-        )  # fmt: skip
+        row = jnp.zeros((self.size, 2), jnp.uint32)
+        return Data(row, self._unpack(jnp.zeros(self.width)), jnp.bool(False))
 
     def reset(
-        self, data: Data, mask: Array, qpos: Array, qvel: Array, params: ParamsByField
-    ) -> Data:
-        row, out, failed = self._call(self._reset, data.row, mask, qpos, qvel, params)
+        self, data: Data, mask: Array, qpos: Array, qvel: Array, params: ParamsByField,
+        settle: int = 0,
+    ) -> Data:  # fmt: skip
+        row, out, bad = self._call(partial(self._reset, settle), data.row, mask, qpos, qvel, params)
         reads = self._see(out, row)
         pick = lambda new, old: jnp.where(mask, new, old)  # noqa: E731
-        return Data(row, jax.tree.map(pick, reads, data.reads), pick(failed, data.failed))
+        return Data(row, jax.tree.map(pick, reads, data.reads), pick(bad, data.failed))
 
     def step(self, data: Data, inputs: dict[str, Array], params: ParamsByField) -> Data:
         row, out, failed = self._call(self._step, data.row, inputs, params)
@@ -99,6 +96,11 @@ class Native:
 
     def failed(self, data: Data) -> Array:
         return data.failed
+
+    def qpos(self, data: Data) -> np.ndarray:
+        """Poses [..., nq] float64 of fetched data; on the host."""
+        row = _rows(data.row, self.size).reshape(*data.row.shape[:-2], self.size)
+        return row[..., 1 : 1 + self.model.nq]  # after the time
 
     def constants(self, params: ParamsByField) -> ParamsByField:
         if not params:
@@ -138,23 +140,14 @@ class Native:
             batch = self._load(row, params)
             for name, value in inputs.items():
                 _fill(batch.bind(name), value)
-            warned = batch.warning[:, FATAL, 1].copy()
-            current = self.spec.derived == "current"
-            try:
-                batch.step(
-                    nstep=self.spec.substeps,
-                    stage=POSITION_AND_VELOCITY if current else NOT_COMPUTED,
-                )
-            except mjbatch.SimulationError:
-                pass  # told world by world in `status`
-            failed = (batch.status != 0) | (batch.warning[:, FATAL, 1] != warned).any(1)
-            failed |= ~np.isfinite(batch.state).all(1)
+            stage = POSITION_AND_VELOCITY if self.spec.derived == "current" else NOT_COMPUTED
+            failed = _run(batch, lambda: batch.step(nstep=self.spec.substeps, stage=stage))
             after = np.where(failed[:, None], row, batch.state)
             out = self._gather(batch, slice(None), post_constraint=self.post_constraint)
         return _words(after, lead), out.reshape(*lead, -1), failed.reshape(lead)
 
-    def _reset(self, row, mask, qpos, qvel, params):
-        lead, row = mask.shape, _rows(row, self.size)
+    def _reset(self, settle, row, mask, qpos, qvel, params):
+        lead, row = mask.shape, _rows(row, self.size).copy()
         out = np.zeros((len(row), self.width), np.float32)
         failed = np.zeros(len(row), bool)
         ids = np.flatnonzero(np.asarray(mask)).astype(np.int32)
@@ -165,13 +158,14 @@ class Native:
                 for name, value in {"qpos": qpos, "qvel": qvel}.items():
                     bound = batch.bind(name)
                     bound[ids] = np.asarray(value).reshape(bound.shape)[ids]
-                try:
-                    batch.forward(ids)
-                except mjbatch.SimulationError:
-                    failed[ids] = batch.status[ids] != 0
-                row = row.copy()
+                if settle:
+                    failed[ids] = _run(batch, lambda: batch.step(ids, nstep=settle))[ids]
+                    batch.bind("time")[ids] = 0
+                failed[ids] |= _run(batch, lambda: batch.forward(ids))[ids]
                 row[ids] = batch.state[ids]
+                row[failed, 0] = np.nan  # no time: a start that is no good fails at its first step
                 out[ids] = self._gather(batch, ids, post_constraint=False)
+                out[failed] = np.nan_to_num(out[failed], posinf=0, neginf=0)
         return _words(row, lead), out.reshape(*lead, -1), failed.reshape(lead)
 
     def _constants(self, params):
@@ -201,9 +195,11 @@ class Native:
         if key not in self._batches:
             while len(self._batches) >= MAX_BATCHES:
                 self._batches.popitem(last=False)
-            self._batches[key] = mjbatch.Batch(
+            self._batches[key] = batch = mjbatch.Batch(
                 self.model, worlds, self.threads, persistent=self.post_constraint
             )
+            for name in (*self.spec.fields, "sensordata"):
+                batch.bind(name)  # before the first call: what is bound later reads zero until next
         self._batches.move_to_end(key)
         return self._batches[key]
 
@@ -233,6 +229,17 @@ class Native:
                 mujoco.mj_rnePostConstraint(self.model, self._scratch)
                 out[i] = self._scratch.cfrc_ext.ravel()
         return out
+
+
+def _run(batch: mjbatch.Batch, call: Callable[[], None]) -> np.ndarray:
+    """Whether each world [worlds] failed in `call`."""
+    # MuJoCo resets a world that blows up and counts a warning, all others at 0; from 1 it neither
+    # counts to the same again nor prints.
+    batch.warning[:, FATAL, 1] = 1
+    with contextlib.suppress(mjbatch.SimulationError):  # told world by world in `status`
+        call()
+    warned = (batch.warning[:, FATAL, 1] != 1).any(1)
+    return warned | (batch.status != 0) | ~np.isfinite(batch.state).all(1)
 
 
 def _rows(row, size: int) -> np.ndarray:

@@ -1,0 +1,54 @@
+# Needs Python >= 3.11 with venv, and make; everything else is installed into $(VENV).
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+DEMO = python -m experiments.ppo --env HalfCheetah-v5 --steps 3000000 --out runs/demo
+# Two processes: the suite's time is compiling, which keeps one core busy.
+PYTEST = python -m pytest -n 2
+
+.PHONY: demo test suite slow lint types format pins clean
+
+demo: $(VENV)/.ready  ## train PPO until it visibly runs
+	$(BIN)/$(DEMO)
+
+test: lint types suite  ## what must pass before a commit
+
+suite: $(VENV)/.ready-dev  ## the tests alone
+	$(BIN)/$(PYTEST)
+
+slow: $(VENV)/.ready-dev  ## the tests that train
+	$(BIN)/python -m pytest -m slow
+
+lint: $(VENV)/.ready-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(VENV)/.ready-dev
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+format: $(VENV)/.ready-dev
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+pins:  ## resolve constraints.txt anew, for every supported Python at once
+	$(PYTHON) -m venv $(VENV)-pins
+	$(VENV)-pins/bin/python -m pip install --quiet uv
+	$(VENV)-pins/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+		--fork-strategy requires-python --all-extras --no-annotate --no-header \
+		--output-file constraints.txt pyproject.toml
+
+clean:
+	rm -rf .venv* build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = "%d.%d" % sys.version_info[:2]; sys.exit( \
+		"Python %s is too old: 3.11 or newer is needed; name one: make PYTHON=python3.12" % v \
+		if sys.version_info < (3, 11) else 0)'
+	@echo "Setting up $(VENV): about 900 MB, a minute or two."
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.ready-dev: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,183 @@
+"""Proximal policy optimisation with clipping (Schulman et al. 2017, arXiv:1707.06347).
+
+The critic may see more than the policy (asymmetric: Pinto et al. 2018).  A time limit
+bootstraps from the true last observation (Pardo et al. 2018).  Observations and value
+targets are normalised by running statistics that are part of the state: frozen while a
+batch is collected and learned from, then updated with it.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from rl import norm
+from rl.nets import MLP, Gaussian, apply, flatten, normal, normal_entropy, normal_kl, normal_logp
+from rl.policy import Policy, memoryless
+from rl.returns import gae
+from rl.train import Params, Trainable, descend, trainable
+from rl.types import Array, Key, Metrics, Obs, Transition, view
+
+
+class State(NamedTuple):
+    """Arrays only: checkpoint it, vmap it over seeds, carry it through scan."""
+
+    actor: Trainable
+    critic: Trainable
+    obs: norm.Stats  # of the policy's view
+    critic_obs: norm.Stats
+    returns: norm.Stats  # of the value targets []
+    lr: Array  # []
+
+
+class Sample(NamedTuple):
+    """What one gradient step needs of a transition; leaves [B, ...]."""
+
+    obs: Array
+    critic_obs: Array
+    action: Array
+    old: dict[str, Array]  # log-density, mean and log_std of the policy that acted
+    advantage: Array
+    target: Array  # lambda-return in the critic's units
+
+
+@dataclass(frozen=True)
+class PPO:
+    """Hyperparameters; every method is pure in `self`."""
+
+    hidden: tuple[int, ...] = (64, 64)  # of the actor
+    critic_hidden: tuple[int, ...] = (64, 64)
+    lr: float = 3e-4
+    gamma: float = 0.99
+    lam: float = 0.95
+    clip: float = 0.2  # of the probability ratio
+    epochs: int = 10
+    minibatches: int = 32
+    entropy_cost: float = 0.0
+    max_grad_norm: float = 0.5
+    target_kl: float = 0.0  # KL per update that the learning rate is adapted to; 0: leave it
+
+    def actor(self, action_dim: int) -> Gaussian:
+        return Gaussian(action_dim, self.hidden)
+
+    @property
+    def critic(self) -> MLP:
+        return MLP((*self.critic_hidden, 1))
+
+    def tx(self, lr: Array) -> optax.GradientTransformation:
+        clip = optax.clip_by_global_norm(self.max_grad_norm)
+        return optax.chain(clip, optax.scale_by_adam(eps=1e-5), optax.scale(-lr))
+
+    def init(self, key: Key, obs: Obs, action: Array) -> State:
+        """State for one example of `obs` and `action` [A]."""
+        actor_key, critic_key = jax.random.split(key)
+        seen, known = flatten(view(obs, "policy")), flatten(view(obs, "critic"))
+        lr = jnp.float32(self.lr)
+        return State(
+            actor=trainable(self.actor(action.shape[-1]).init(actor_key, seen), self.tx(lr)),
+            critic=trainable(self.critic.init(critic_key, known), self.tx(lr)),
+            obs=norm.init(seen),
+            critic_obs=norm.init(known),
+            returns=norm.init(jnp.float32(0)),
+            lr=lr,
+        )
+
+    def policy(self, explore: bool, action_dim: int) -> Policy:
+        """The policy of `deploy`'s parameters: sampled to learn, the mean to evaluate."""
+
+        def act(params: Params, obs: Obs, key: Key) -> tuple[Array, dict[str, Array]]:
+            seen = norm.normalise(params["obs"], flatten(view(obs, "policy")))
+            mean, log_std = apply(self.actor(action_dim), params["actor"], seen)
+            if not explore:
+                return mean, {}
+            action, logp = normal(key, mean, log_std)
+            return action, {"logp": logp, "mean": mean, "log_std": log_std}
+
+        return memoryless(act)
+
+    def deploy(self, state: State) -> Params:
+        """All a policy needs: the actor and its normaliser."""
+        return {"actor": state.actor.params, "obs": state.obs}
+
+    def value(self, params: Params, state: State, critic_obs: Array) -> Array:
+        """Value [...] in the reward's units of normalised critic observations [..., O]."""
+        v = apply(self.critic, params, critic_obs).squeeze(-1)
+        return v * jnp.sqrt(state.returns.var) + state.returns.mean
+
+    def policy_loss(self, params: Params, batch: Sample) -> tuple[Array, Metrics]:
+        mean, log_std = apply(self.actor(batch.action.shape[-1]), params, batch.obs)
+        log_ratio = normal_logp(batch.action, mean, log_std) - batch.old["logp"]
+        ratio = jnp.exp(log_ratio)
+        advantage = (batch.advantage - batch.advantage.mean()) / (batch.advantage.std() + 1e-8)
+        clipped = jnp.clip(ratio, 1 - self.clip, 1 + self.clip)
+        gain = jnp.minimum(ratio * advantage, clipped * advantage).mean()
+        entropy = normal_entropy(log_std).mean()
+        metrics = {
+            "policy_loss": -gain,
+            "entropy": entropy,
+            "kl": normal_kl(batch.old["mean"], batch.old["log_std"], mean, log_std).mean(),
+            "clip_fraction": (jnp.abs(ratio - 1) > self.clip).mean(),
+        }
+        return -gain - self.entropy_cost * entropy, metrics
+
+    def value_loss(self, params: Params, batch: Sample) -> tuple[Array, Metrics]:
+        v = apply(self.critic, params, batch.critic_obs).squeeze(-1)
+        loss = 0.5 * jnp.mean((v - batch.target) ** 2)
+        return loss, {"value_loss": loss}
+
+    def samples(self, state: State, batch: Transition) -> tuple[Sample, Array]:
+        """What to learn from transitions [T, N, ...], flat [T * N, ...], and the raw targets."""
+        known = norm.normalise(state.critic_obs, flatten(view(batch.obs, "critic")))
+        after = norm.normalise(state.critic_obs, flatten(view(batch.next_obs, "critic")))
+        value = self.value(state.critic.params, state, known)
+        next_value = self.value(state.critic.params, state, after)
+        advantage = gae(
+            batch.reward, value, next_value, batch.terminated, batch.truncated,
+            gamma=self.gamma, lam=self.lam,
+        )  # fmt: skip
+        target = advantage + value
+        sample = Sample(
+            obs=norm.normalise(state.obs, flatten(view(batch.obs, "policy"))),
+            critic_obs=known,
+            action=batch.action,
+            old=batch.aux,
+            advantage=advantage,
+            target=(target - state.returns.mean) * jax.lax.rsqrt(state.returns.var),
+        )
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), sample), target
+
+    def update(self, state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:
+        """All epochs on one batch of transitions [T, N, ...] of `policy(explore=True)`."""
+        sample, target = self.samples(state, batch)
+        size = sample.advantage.shape[0] // self.minibatches
+
+        def step(state: State, index: Array) -> tuple[State, Metrics]:
+            minibatch = jax.tree.map(lambda x: x[index], sample)
+            tx = self.tx(state.lr)
+            actor, m1 = descend(tx, self.policy_loss, state.actor, minibatch)
+            critic, m2 = descend(tx, self.value_loss, state.critic, minibatch)
+            lr = self.adapt(state.lr, m1["kl"])
+            return state._replace(actor=actor, critic=critic, lr=lr), m1 | m2
+
+        def epoch(state: State, key: Key) -> tuple[State, Metrics]:
+            order = jax.random.permutation(key, sample.advantage.shape[0])
+            order = order[: size * self.minibatches].reshape(self.minibatches, size)
+            return jax.lax.scan(step, state, order)
+
+        state, metrics = jax.lax.scan(epoch, state, jax.random.split(key, self.epochs))
+        state = state._replace(
+            obs=norm.update(state.obs, flatten(view(batch.obs, "policy"))),
+            critic_obs=norm.update(state.critic_obs, flatten(view(batch.obs, "critic"))),
+            returns=norm.update(state.returns, target),
+        )
+        return state, jax.tree.map(jnp.mean, metrics) | {"value": target.mean(), "lr": state.lr}
+
+    def adapt(self, lr: Array, kl: Array) -> Array:
+        """Learning rate for a measured KL (Schulman et al. 2017, section 4, on the step size)."""
+        if not self.target_kl:
+            return lr
+        factor = jnp.where(kl > 2 * self.target_kl, 1 / 1.5, 1.0)
+        factor = jnp.where(kl < self.target_kl / 2, 1.5, factor)
+        return jnp.clip(lr * factor, 1e-5, 1e-2)

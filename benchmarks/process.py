@@ -1,0 +1,67 @@
+"""One side of a measurement: a Python that runs a process and reads the JSON it prints."""
+
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.rows import Run
+
+ROOT = Path(__file__).resolve().parent.parent
+PATIENCE = 300.0  # s for a process that steps; MJX on CPU has been seen to stall
+VERSIONS = """
+import importlib.metadata, json, platform, sys
+found = {name: importlib.metadata.version(name) for name in sys.argv[1:]}
+print(json.dumps({"python": platform.python_version(), **found}))
+"""
+
+
+class Failed(Exception):
+    """A process of a measurement that gave no result; says which, why, and how to mend it."""
+
+
+@dataclass(frozen=True)
+class Python:
+    """One side's interpreter.  `flag` names the option that chose it; ours has none."""
+
+    path: str
+    packages: tuple[str, ...]  # it must have, by distribution
+    flag: str = ""
+
+    def versions(self) -> dict[str, str]:
+        return json.loads(self.output("-c", VERSIONS, *self.packages, timeout=PATIENCE))
+
+    def run(self, *argv: object, timeout: float = PATIENCE) -> Run:
+        """The last JSON object that the process prints (a library may print after it)."""
+        for line in reversed(self.output(*argv, timeout=timeout).splitlines()):
+            if line.startswith("{"):
+                return json.loads(line)
+        raise self.failed("printed no result")
+
+    def output(self, *argv: object, timeout: float) -> str:
+        program = shutil.which(self.path)
+        if program is None:
+            raise self.failed("is not there")
+        # Both sides on CPU; a peer must not import our packages in the place of its own.
+        env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"JAX_PLATFORMS": "cpu"}
+        command = [os.path.abspath(program), *map(str, argv)]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=timeout, cwd=ROOT, env=env
+            )
+        except subprocess.TimeoutExpired:
+            raise self.failed(f"gave no result within {timeout:.0f} s") from None
+        if done.returncode:
+            last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+            raise self.failed(f"failed: {last[0]}")
+        return done.stdout
+
+    def failed(self, why: str) -> Failed:
+        if not self.flag:
+            return Failed(f"Our own side, {self.path}, {why}.")
+        return Failed(
+            f"The peer's Python, {self.path}, {why}. Make its environment as "
+            f"benchmarks/peers/README.md says, or name another with {self.flag}."
+        )

@@ -1,0 +1,39 @@
+"""The command line: `--env NAME --env.<field> VALUE`, and errors as one sentence."""
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import tyro
+
+import envs
+
+
+def run(main: Callable[..., None], args_type: Any) -> None:
+    """Parse `args_type` (which has `env` and `env_name`) and call `main` with it."""
+    try:
+        main(parse(args_type, sys.argv[1:]))
+    except (ValueError, FileNotFoundError) as error:
+        sys.exit(f"error: {error}")
+
+
+def parse(args_type: Any, argv: list[str]) -> Any:
+    """`args_type` from `argv`, its field `env` being the task that `--env` names."""
+    defaults, rest = args_type(), []
+    name, words = defaults.env_name, iter(argv)
+    for word in words:
+        flag, _, value = word.partition("=")
+        if flag == "--env":
+            name = value or next(words, "")
+        else:
+            rest.append(word)
+    return tyro.cli(args_type, args=rest, default=args_type(env=envs.task(name), env_name=name))
+
+
+def use_threads(threads: int) -> None:
+    """Give XLA `threads` threads (0: all this process has); before JAX is first used."""
+    if threads < 0:
+        raise ValueError(f"--threads is {threads}; it needs a count, or 0 for all.")
+    if threads:
+        os.environ["NPROC"] = str(threads)

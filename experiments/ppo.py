@@ -1,0 +1,172 @@
+"""PPO from scratch on one task: seeds side by side, every phase one compiled program.
+
+python -m experiments.ppo --env HalfCheetah-v5 --steps 1000000 --seeds 3
+"""
+
+import math
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tyro
+
+import envs
+from agents.ppo import PPO, State
+from envs.gym_mujoco.half_cheetah import HalfCheetah
+from experiments import cli, play
+from rl import checkpoint, memory, record, rollout
+from rl.env import Env
+from rl.rollout import Episodes
+from rl.types import Array, Key, Metrics, Params
+
+PHASES = 100  # times the host looks in: to log, to save, to notice trouble
+EVAL_SEED = 2**31 - 1  # the same starts for every agent and seed
+
+
+@dataclass(frozen=True)
+class Args:
+    env: Any = HalfCheetah()  # noqa: RUF009; the task: `--env NAME`, its fields as below
+    env_name: tyro.conf.Suppress[str] = "HalfCheetah-v5"
+    steps: int = 1_000_000  # environment steps per seed
+    seed: int = 0
+    seeds: int = 1  # independent runs, trained side by side
+    num_envs: int = 64  # worlds per seed
+    unroll: int = 32  # steps of each world per iteration
+    physics: Literal["auto", "native", "mjx"] = "auto"
+    threads: int = 0  # for physics and XLA alike; 0: all this process has
+    anneal: bool = True  # the learning rate falls to zero over the run
+    eval_episodes: int = 32
+    video: bool = True
+    out: Path = Path("runs/ppo")
+    agent: PPO = PPO()
+
+
+class Run(NamedTuple):
+    """All that training carries."""
+
+    agent: State
+    worlds: rollout.Worlds
+    iteration: Array  # [] int32
+
+
+def begin(args: Args, env: Env, key: Key) -> Run:
+    agent_key, worlds_key = jax.random.split(key)
+    obs = jax.tree.map(jnp.zeros_like, env.reset(key).obs)
+    agent = args.agent.init(agent_key, obs, jnp.zeros(env.action_dim))
+    policy = args.agent.policy(explore=True, action_dim=env.action_dim)
+    worlds = rollout.start(env, policy, args.agent.deploy(agent), worlds_key, args.num_envs)
+    return Run(agent, worlds, jnp.int32(0))
+
+
+def iterate(args: Args, env: Env, run: Run, key: Key) -> tuple[Run, tuple[Metrics, Episodes]]:
+    """Collect a batch with the present policy and learn from it."""
+    collect_key, update_key = jax.random.split(jax.random.fold_in(key, run.iteration))
+    agent = run.agent
+    if args.anneal and not args.agent.target_kl:
+        agent = agent._replace(lr=args.agent.lr * (1 - run.iteration / iterations(args)))
+    policy = args.agent.policy(explore=True, action_dim=env.action_dim)
+    worlds, batch, episodes = rollout.collect(
+        env, policy, args.agent.deploy(agent), run.worlds, collect_key, args.unroll
+    )
+    agent, metrics = args.agent.update(agent, batch, update_key)
+    return Run(agent, worlds, run.iteration + 1), (metrics, episodes)
+
+
+def phase(args: Args, env: Env, run: Run, key: Key) -> tuple[Run, Metrics]:
+    """As many iterations as the host leaves alone."""
+    run, (metrics, episodes) = jax.lax.scan(
+        lambda run, _: iterate(args, env, run, key), run, length=per_phase(args)
+    )
+    return run, jax.tree.map(jnp.mean, metrics) | episodes.means()
+
+
+def per_phase(args: Args) -> int:
+    return math.ceil(args.steps / (args.num_envs * args.unroll * PHASES))
+
+
+def iterations(args: Args) -> int:
+    """Enough for `steps`, in whole phases."""
+    return per_phase(args) * math.ceil(
+        args.steps / (args.num_envs * args.unroll * per_phase(args))
+    )
+
+
+def evaluate(args: Args, env: Env, params: Params) -> Array:
+    """Return of each episode of the mean action, [eval_episodes]."""
+    policy = args.agent.policy(explore=False, action_dim=env.action_dim)
+    key = jax.random.key(EVAL_SEED)
+    return rollout.evaluate(env, policy, params, key, args.eval_episodes).returns
+
+
+def main(args: Args) -> None:
+    cli.use_threads(args.threads)
+    env = envs.simulate(args.env, args.physics, threads=args.threads)
+    seeds = [args.seed + i for i in range(args.seeds)]
+    keys = jax.vmap(jax.random.key)(jnp.array(seeds))  # a seed alone and among others is one run
+    fit(args, env)
+    log = record.Record(
+        args.out, args.steps, algorithm="ppo", env=args.env_name, config=asdict(args), seeds=seeds
+    )
+    clock = time.perf_counter()
+    run = jax.jit(jax.vmap(lambda key: begin(args, env, key)))(keys)
+    train = jax.jit(jax.vmap(lambda run, key: phase(args, env, run, key)), donate_argnums=0)
+    train = train.lower(run, keys).compile()
+    log.update(compile_s=round(time.perf_counter() - clock, 2))
+
+    clock, status, done = time.perf_counter(), "done", 0
+    good = jax.device_get(args.agent.deploy(run.agent))
+    try:
+        while done < iterations(args):
+            run, metrics = train(run, keys)
+            metrics, done = jax.device_get(metrics), done + per_phase(args)
+            step = done * args.num_envs * args.unroll
+            log.log(step, metrics)
+            if nan := [k for k, v in metrics.items() if k.endswith("loss") and np.isnan(v).any()]:
+                status = f"failed: {nan[0]} became NaN by step {step:,}"
+                break
+            good = jax.device_get(args.agent.deploy(run.agent))
+    except KeyboardInterrupt:
+        status = "stopped by Ctrl-C"
+    log.update(status=status, train_s=round(time.perf_counter() - clock, 2))
+    finish(args, env, log, good, seeds)
+
+
+def finish(args: Args, env: Env, log: record.Record, good: Params, seeds: list[int]) -> None:
+    """Save the last good parameters, judge them, draw and film, and say where everything is."""
+    for i, seed in enumerate(seeds):
+        play.save(log.out, seed, jax.tree.map(lambda x: x[i], good))  # noqa: B023
+    if log.manifest["status"] != "done":
+        sys.exit(f"{log.manifest['status']}; the last good parameters are in {log.out}")
+    returns = jax.jit(jax.vmap(lambda params: evaluate(args, env, params)))(good)
+    log.update(eval_returns=returns)
+    print(f"curve    {record.curve(log.out, f'PPO on {args.env_name}')}")
+    if args.video:
+        play.film(log.out, seeds[0])
+    print(f"play it  python -m experiments.play {log.out}")
+    print(f"eval_return: {returns.mean():.1f}")
+
+
+def fit(args: Args, env: Env) -> None:
+    """Refuse what would not fit in memory."""
+
+    def batch(key: Key) -> Any:
+        run = begin(args, env, key)
+        policy = args.agent.policy(explore=True, action_dim=env.action_dim)
+        params = args.agent.deploy(run.agent)
+        return run, rollout.collect(env, policy, params, run.worlds, key, args.unroll)[1]
+
+    once = memory.size(jax.eval_shape(batch, jax.random.key(0)))
+    memory.require(
+        4 * once * args.seeds,  # the batch, its samples, their shuffled copy, the worlds twice
+        f"{args.num_envs:,} worlds x {args.unroll} steps x {args.seeds} seeds",
+        "lower --num-envs, --unroll or --seeds",
+    )
+
+
+if __name__ == "__main__":
+    cli.run(main, Args)

@@ -1,0 +1,161 @@
+"""The architecture, as tests: who may import whom, what may stand where, how long it may be."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MAY_IMPORT = {
+    "rl": {"rl"},
+    "envs": {"rl", "envs"},
+    "agents": {"rl"},
+    "experiments": {"rl", "envs", "agents", "experiments"},
+    "benchmarks": {"rl", "envs", "agents", "experiments", "benchmarks"},
+}
+MAX_LINES = 250
+MAX_FUNCTION_LINES = 50
+MAX_NESTED_DEFS = 2
+MAX_ARGUMENTS = 8
+MAX_POSITIONAL = 6  # the widest contract: physics.reset, collect
+MAX_CLOSURE = 24
+# Where compiled programs begin: experiments, measurements and the edges of the host.
+MAY_JIT = ("experiments/", "benchmarks/", "envs/adapters/", "envs/render", "rl/bridge/")
+LOADERS = {"import_module", "__import__", "spec_from_file_location", "run_module", "run_path"}
+DEFS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+OURS = [path for package in MAY_IMPORT for path in sorted((ROOT / package).rglob("*.py"))]
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+OTHERS = [ROOT / name for name in ("Makefile", "pyproject.toml", ".ci/run")]
+OTHERS += sorted(ROOT.glob("*.md"))
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def each(paths: list[Path]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("path", paths, ids=name_of)
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imports(module: ast.Module) -> set[str]:
+    """Dotted names of everything imported, wherever the statement stands."""
+    names = set()
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, (
+                f"line {node.lineno}: a relative import hides where a name lives"
+            )
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
+
+
+def words(module: ast.Module) -> set[str]:
+    """Every name, attribute and imported name."""
+    found = set()
+    for node in ast.walk(module):
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.alias):
+            found |= set(node.name.split("."))
+    return found
+
+
+def nested(node: ast.AST) -> int:
+    """How many definitions deep the functions inside `node` go."""
+    return max(
+        (nested(child) + isinstance(child, DEFS) for child in ast.iter_child_nodes(node)), default=0
+    )
+
+
+@each(OURS)
+def test_a_package_imports_only_what_lies_below_it(path: Path) -> None:
+    top = {name.split(".")[0] for name in imports(tree(path))}
+    assert "tests" not in top
+    assert top & MAY_IMPORT.keys() <= MAY_IMPORT[name_of(path).split("/")[0]]
+
+
+@each([path for path in OURS if not name_of(path).startswith(("experiments/", "benchmarks/"))])
+def test_a_library_loads_no_code_by_name(path: Path) -> None:
+    assert not words(tree(path)) & LOADERS
+
+
+@each([path for path in OURS if path.name == "__init__.py"])
+def test_only_envs_re_exports(path: Path) -> None:
+    assert not path.read_text().strip() or name_of(path) == "envs/__init__.py"
+
+
+@each(OURS)
+def test_jit_stands_where_programs_begin_and_pmap_nowhere(path: Path) -> None:
+    used = words(tree(path))
+    assert "pmap" not in used
+    assert "jit" not in used or name_of(path).startswith(MAY_JIT)
+
+
+@each(OURS + TESTS)
+def test_a_file_and_its_functions_keep_the_budget(path: Path) -> None:
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    assert lines <= MAX_LINES, f"{lines} lines; is there a natural seam?"
+    for node in ast.walk(tree(path)):
+        if not isinstance(node, DEFS):
+            continue
+        where, args = f"{node.name}, line {node.lineno}", node.args
+        positional = [a.arg for a in args.posonlyargs + args.args if a.arg not in ("self", "cls")]
+        assert (node.end_lineno or 0) - node.lineno < MAX_FUNCTION_LINES, where
+        assert nested(node) <= MAX_NESTED_DEFS, where
+        assert len(positional) <= MAX_POSITIONAL, where
+        assert len(positional) + len(args.kwonlyargs) <= MAX_ARGUMENTS, where
+
+
+@each(OURS + TESTS + OTHERS)
+def test_nothing_is_left_over_and_no_machine_is_named(path: Path) -> None:
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        assert not re.search(r"\b(TO[D]O|FIX[M]E|XX[X])\b(?!.*#\d)", line), (
+            f"line {number}: no issue"
+        )
+        assert not re.search(r"(?<![\w.~$}/])/(home|root|tmp|work|opt|Users)/", line), (
+            f"line {number}"
+        )
+
+
+def modules_behind(name: str) -> list[Path]:
+    """Files that `name` brings: a module, a package that is not empty, or nothing of ours."""
+    path = ROOT.joinpath(*name.split("."))
+    found = [path.with_suffix(".py"), path / "__init__.py"]
+    return [p for p in found if p in OURS and p.read_text().strip()]
+
+
+def closure(start: Path, followed: str) -> set[Path]:
+    """Files to open to follow `start`; of what `envs` offers by name, only the task `followed`."""
+    seen, todo = set(), [start]
+    while todo:
+        path = todo.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        for name in imports(tree(path)):
+            offered = name_of(path) == "envs/__init__.py" and name.startswith(
+                ("envs.gym_mujoco.", "envs.dmc.", "envs.adapters.")
+            )
+            if not offered or name == followed:
+                todo += modules_behind(name)
+    return seen
+
+
+def test_few_files_lie_between_the_command_line_and_the_gradient() -> None:
+    start = ROOT / "experiments" / "ppo.py"
+    assert start.is_file()
+    files = closure(start, followed="envs.gym_mujoco.half_cheetah")
+    assert ROOT / "rl" / "train.py" in files
+    assert len(files) <= MAX_CLOSURE, sorted(map(name_of, files))

@@ -1,0 +1,321 @@
+"""MJX against native MuJoCo, its contract, and what it must refuse.
+
+MJX compiles slowly on CPU: two tasks here, the others marked slow.
+"""
+
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+
+import envs
+from benchmarks import backends
+from envs.physics.mjx import MJX, unsupported
+from envs.physics.native import Native
+from envs.simulation import Simulation
+from envs.task import Camera, Start, Task, TaskSpec
+from rl import rollout
+from rl.policy import memoryless
+
+QUICK = ("InvertedPendulum-v5", "HalfCheetah-v5")
+STATES, WORLDS, SPACING = 100, 10, 20
+# Absolute and relative error, the latter of the largest entry of a state's vector, for float32
+# couples them all; the vendor's own tolerances between MJX and C.
+TOLERANCES = {
+    "xpos": (1e-5, 1e-4),  # kinematics
+    "qfrc_bias": (1e-3, 1e-3),  # forces
+    "qfrc_passive": (1e-3, 1e-3),
+    "qfrc_actuator": (1e-3, 1e-3),
+    "qacc_smooth": (1e-2, 1e-3),  # forces through the inverse of the inertia
+    "qacc": (1e-1, 1e-2),  # constraints: two solvers, each stopped at its own tolerance
+}
+
+
+def recorded(task, native):
+    """States of random episodes: qpos, qvel, and a control for each, [STATES, ...] float32."""
+    model, rng = task.model(), np.random.default_rng(0)
+    start = jax.vmap(lambda k: task.reset(k, ()))(jax.random.split(jax.random.key(0), WORLDS))
+    data = jax.vmap(
+        lambda q, v: native.reset(native.blank(), jnp.bool(True), q, v, {}, task.spec.settle)
+    )(start.qpos, start.qvel)
+    step = jax.jit(jax.vmap(lambda data, ctrl: native.step(data, {"ctrl": ctrl}, {})))
+    low, high = model.actuator_ctrlrange.T
+    seen = []
+    for t in range(STATES // WORLDS * SPACING):
+        if t % SPACING == 0:
+            seen.append((data.reads["qpos"], data.reads["qvel"]))
+        data = step(data, rng.uniform(low, high, (WORLDS, model.nu)).astype(np.float32))
+    qpos, qvel = map(np.concatenate, zip(*seen, strict=True))
+    return qpos, qvel, rng.uniform(low, high, (STATES, model.nu)).astype(np.float32)
+
+
+def step_from(physics):
+    """Readings after a physics step from a state at rest in every other respect."""
+
+    def run(qpos, qvel, ctrl):
+        data = physics.blank()
+        if isinstance(physics, MJX):  # its state is all there is: no need to compile a reset
+            data = data._replace(state=data.state | {"qpos": qpos, "qvel": qvel})
+        else:
+            data = physics.reset(data, jnp.bool(True), qpos, qvel, {})
+        return physics.step(data, {"ctrl": ctrl}, {}).reads
+
+    return jax.jit(jax.vmap(run))
+
+
+def assert_close(got, want, dt):
+    qacc = TOLERANCES["qacc"]
+    # What a step moves by the acceleration may err by the acceleration's error.
+    slack = dt * (qacc[0] + qacc[1] * np.abs(want["qacc"]).max(1))
+    for name, value in want.items():
+        value = np.asarray(value).reshape(STATES, -1)
+        error = np.abs(np.asarray(got[name]).reshape(STATES, -1) - value).max(1)
+        absolute, relative = TOLERANCES.get(name, TOLERANCES["xpos"])
+        allowed = absolute + relative * np.abs(value).max(1)
+        allowed = allowed + {"qvel": slack, "qpos": slack * dt}.get(name, 0)
+        assert (error <= allowed).all(), (name, (error / allowed).max())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
+        for name in envs.names()
+        if not unsupported(envs.task(name).model(), envs.task(name).spec)
+    ],
+)
+def test_a_step_is_natives(name):
+    task = envs.task(name)
+    spec = replace(
+        task.spec, substeps=1, derived="lagged", precise=(), sensors=(),
+        fields=("qpos", "qvel", *TOLERANCES),
+    )  # fmt: skip
+    native, ours = Native(task.model(), spec), MJX(task.model(), spec)
+    states = recorded(task, native)
+    want, got = step_from(native)(*states), step_from(ours)(*states)
+    assert np.abs(want["qvel"] - states[1]).max() > 1e-2, "nothing moved"
+    assert_close(got, want, task.model().opt.timestep)
+
+
+SLIDER = """<mujoco><option timestep="0.01"/><worldbody><camera name="eye" pos="0 -1 0"/>
+  <body><joint name="x" type="slide" axis="1 0 0" range="-0.5 0.5"/>
+  <geom size="0.1" mass="2" contype="0" conaffinity="0"/></body></worldbody>
+  <actuator><motor name="push" joint="x" gear="5"/></actuator></mujoco>"""
+
+
+@dataclass(frozen=True)
+class Slider(Task):
+    """Push a weight of unknown mass between two stops: small enough to compile in a test."""
+
+    settle: int = 0
+
+    @property
+    def spec(self):
+        return TaskSpec(
+            actuators=("push",), low=(-1.0,), high=(1.0,), substeps=2, control_dt=0.02, horizon=3,
+            fields=("qpos", "qvel"), settle=self.settle,
+        )  # fmt: skip
+
+    def model(self):
+        return mujoco.MjModel.from_xml_string(SLIDER)
+
+    def reset(self, key, context):
+        x, v, mass = jax.random.uniform(key, (3,), minval=0.2, maxval=1)
+        params = {"body_mass": jnp.array([0, mass])}
+        return Start(x[None] * 0.6, v[None], params=params)
+
+    def observe(self, readings, command, memory):
+        return jnp.concatenate([readings["qpos"], readings["qvel"]]), memory
+
+    def reward(self, before, after, action, command, episode):
+        return after["qpos"][0], {}
+
+
+def simulation(physics, **fields):
+    task = Slider(**fields)
+    return Simulation(task, physics(task.model(), task.spec), task.spec.horizon)
+
+
+@pytest.fixture(scope="module")
+def slider():
+    """The environment on MJX with a compiled reset and step for WORLDS worlds."""
+    env = simulation(MJX)
+    return env, jax.jit(jax.vmap(env.reset)), jax.jit(jax.vmap(env.step))
+
+
+def test_randomised_episodes_are_natives(slider):
+    _, reset, step = slider
+    native = simulation(Native)
+    keys = jax.random.split(jax.random.key(0), WORLDS)
+    ours, theirs = reset(keys), jax.jit(jax.vmap(native.reset))(keys)
+    assert jnp.unique(ours.sim.params["dof_invweight0"]).size == WORLDS
+    for _ in range(40):  # into the stop and off it: that is where derived constants count
+        np.testing.assert_allclose(ours.obs, theirs.obs, rtol=1e-4, atol=1e-4)
+        action = jnp.ones((WORLDS, 1))
+        ours, theirs = step(ours, action), jax.jit(jax.vmap(native.step))(theirs, action)
+    assert (ours.obs[:, 0] > 0.49).all()
+
+
+def test_derived_constants_are_mujocos(slider):
+    env = slider[0]
+    model = env.task.model()
+    model.body_mass[1] = 0.7
+    mujoco.mj_setConst(model, mujoco.MjData(model))
+    params = env.physics.constants({"body_mass": jnp.array([0, 0.7])})
+    put = env.physics._model(params)
+    for name in ("body_mass", *params):
+        if hasattr(put, name):
+            want = np.ravel(getattr(model, name))
+            np.testing.assert_allclose(np.ravel(getattr(put, name)), want, rtol=1e-6, err_msg=name)
+    with pytest.raises(ValueError, match="cannot vary geom_contype"):
+        env.physics.step(env.physics.blank(), {}, {"geom_contype": jnp.zeros(1)})
+
+
+def test_a_failed_world_ends_alone(slider):
+    _, reset, step = slider
+    before = reset(jax.random.split(jax.random.key(1), WORLDS))
+    action = jnp.zeros((WORLDS, 1))
+    well, ill = step(before, action), step(before, action.at[3].set(jnp.nan))
+    assert ill.truncated.tolist() == [i == 3 for i in range(WORLDS)]
+    assert ill.metrics["failed"].tolist() == ill.truncated.tolist()
+    assert not ill.terminated.any()
+    assert ill.reward[3] == 0
+    assert (ill.obs[3] == before.obs[3]).all()
+    others = jnp.arange(WORLDS) != 3
+    assert (ill.obs[others] == well.obs[others]).all()
+    again = step(ill, action)
+    assert (again.obs[3] == well.obs[3]).all()
+
+
+def test_collect_draws_starts_from_a_pool_and_counts_what_it_reuses(slider):
+    env = slider[0]
+    assert env.pooled
+    still = memoryless(lambda params, obs, key: (jnp.zeros(1), ()))
+
+    @jax.jit
+    def run(key):
+        worlds = rollout.start(env, still, None, key, WORLDS)
+        return rollout.collect(env, still, None, worlds, key, 8)
+
+    _, seen, episodes = run(jax.random.key(2))
+    assert episodes.ended.sum(1).tolist() == [0, 0, WORLDS] * 2 + [0, 0]
+    assert episodes.reused == WORLDS
+    assert episodes.failed == 0
+    first, second, third = (seen.obs[t, :, 0] for t in (0, 3, 6))
+    assert jnp.unique(jnp.concatenate([first, second])).size == 2 * WORLDS
+    assert (second == third).all()
+
+
+def test_a_reset_settles_and_starts_the_clock(slider):
+    env = simulation(MJX, settle=50)
+    start = env.task.reset(jax.random.key(0), ())
+    reset = jax.jit(env.physics.reset, static_argnums=5)
+    mask, args = jnp.bool(True), (start.qpos, start.qvel, env.physics.constants(start.params))
+    data = reset(env.physics.blank(), mask, *args, 50)
+    other = Native(env.task.model(), env.task.spec)
+    want = other.reset(other.blank(), mask, *args, 50).reads
+    np.testing.assert_allclose(data.reads["qpos"], want["qpos"], atol=1e-4)
+    assert abs(data.reads["qpos"] - start.qpos) > 0.01
+    assert data.state["time"] == 0
+
+
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+def test_a_step_lowers_in_full_precision(platform):
+    env = envs.make("HalfCheetah-v5", physics="mjx")
+    state = jax.eval_shape(env.reset, jax.random.key(0))
+    action = jax.ShapeDtypeStruct((env.action_dim,), jnp.float32)
+    exported = jax.export.export(jax.jit(env.step), platforms=[platform])(state, action)
+    assert exported.platforms == (platform,)
+    products = [x for x in exported.mlir_module().splitlines() if "dot_general" in x]
+    assert products
+    assert all("HIGHEST" in line for line in products)
+
+
+def thing(*, geom="", joint="", option="", act="", sensor=""):
+    """A ball on two slides above a floor, with what is under test."""
+    return f"""<mujoco><option>{option}</option><worldbody><geom type="plane" size="1 1 1"/>
+      <body pos="0 0 0.1"><joint name="z" type="slide" axis="0 0 1" {joint}/>
+      <joint name="x" type="slide" axis="1 0 0"/><geom size="0.1" {geom}/><site name="s"/>
+      </body></worldbody><tendon>{act if "fixed" in act else ""}</tendon>
+      <actuator><general name="a" joint="x" {"" if "fixed" in act else act}/></actuator>
+      <sensor>{sensor}</sensor></mujoco>"""
+
+
+def tendon(attributes):
+    return thing(act=f'<fixed name="t" {attributes}><joint joint="x" coef="1"/></fixed>')
+
+
+FEATURES = {
+    "delay or history": thing(act='delay="0.01" nsample="8"'),
+    "history of actuators or sensors": thing(
+        sensor='<jointpos joint="x" delay="0.01" nsample="8"/>'
+    ),
+    "actuator armature": thing(act='armature="1"'),
+    "actuator damping": thing(act='damping="2"'),
+    "early actuator activation": thing(act='dyntype="integrator" actearly="true"'),
+    "polynomial joint damping": thing(joint='damping="0 3"'),
+    "polynomial joint stiffness": thing(joint='stiffness="0 30"'),
+    "polynomial tendon damping": tendon('damping="0 3"'),
+    "polynomial tendon stiffness": tendon('stiffness="0 3"'),
+    "surface velocity": thing(geom='surfacevel="1 0 0"'),
+    "contact adhesion": thing(geom='adhesion="10"'),
+    "ellipsoid model of fluid": thing(geom='fluidshape="ellipsoid"'),
+    "noslip": thing().replace("<option>", '<option noslip_iterations="3">'),
+    "disabled actuator groups": thing().replace("<option>", '<option actuatorgroupdisable="2">'),
+    "sleeping": thing(option='<flag sleep="enable"/>'),
+    "springs without dampers": thing(option='<flag damper="disable"/>'),
+    "dampers without springs": thing(option='<flag spring="disable"/>'),
+    "discrete integrator": thing().replace("<option>", '<option integrator="discrete">'),
+    "PGS": thing().replace("<option>", '<option solver="PGS">'),
+    "IMPLICIT": thing().replace("<option>", '<option integrator="implicit">'),
+}
+SPEC = TaskSpec(actuators=("a",), low=(-1,), high=(1,), substeps=1, control_dt=0.002, horizon=1)
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_what_it_would_ignore_is_refused(feature):
+    model = mujoco.MjModel.from_xml_string(FEATURES[feature])
+    assert any(feature in said for said in unsupported(model, SPEC))
+    with pytest.raises(ValueError, match=feature):
+        MJX(model, SPEC)
+
+
+def test_what_it_can_is_not_refused():
+    for xml in (SLIDER, thing(), thing(geom='margin="0.1" gap="0.05"'), tendon('stiffness="3"')):
+        assert unsupported(mujoco.MjModel.from_xml_string(xml), SPEC) == []
+
+
+def test_readings_it_would_get_wrong_are_refused():
+    accelerometer = '<accelerometer name="imu" site="s"/><jointpos name="p" joint="x"/>'
+    felt = mujoco.MjModel.from_xml_string(thing(sensor=accelerometer))
+    assert unsupported(felt, replace(SPEC, sensors=("imu", "p"))) == []
+    felt.opt.integrator = mujoco.mjtIntegrator.mjINT_RK4
+    assert "reads imu at" in unsupported(felt, replace(SPEC, sensors=("imu", "p")))[0]
+    lagged = replace(SPEC, sensors=("p",), derived="lagged")
+    assert "reads p at" in unsupported(felt, lagged)[0]
+    free = thing(sensor=accelerometer).replace('<geom type="plane" size="1 1 1"/>', "")
+    free = mujoco.MjModel.from_xml_string(free)
+    assert "leaves imu at zero" in unsupported(free, replace(SPEC, sensors=("imu", "p")))[0]
+    assert "no field efc_aref_" in unsupported(free, replace(SPEC, fields=("efc_aref_",)))[0]
+    assert "cameras" in unsupported(free, replace(SPEC, cameras=(Camera("free"),)))[0]
+
+
+def test_yielding_springs_are_not_in_this_mujoco():
+    """MJX would ignore them too: when this fails, add them to what it ignores."""
+    assert not any("yield" in name for name in dir(mujoco.MjModel))
+
+
+def test_the_table_of_tasks_and_physics_is_current():
+    assert backends.PAGE.read_text() == backends.page()
+
+
+def test_importing_it_prints_nothing():
+    told = subprocess.run(
+        [sys.executable, "-c", "import envs.physics.mjx"], capture_output=True, check=True
+    )
+    assert told.stdout == b""
