@@ -1,27 +1,34 @@
-"""Pictures and videos of episodes, off screen (EGL, else OSMesa), and the interactive viewer."""
+"""All that draws: cameras as readings, videos off screen (EGL, else OSMesa), and the viewer."""
 
 import importlib
 import os
 import subprocess
 import sys
 import time
-from functools import cache
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import imageio.v3 as iio
+import jax
+import jax.numpy as jnp
 import mujoco
 import numpy as np
 
+from envs.task import Camera, Readings
+from rl.types import Array
+
 NO_GL = (
     "Nothing here can draw: neither EGL nor OSMesa gives MuJoCo a context. Install one "
-    "(Debian, Ubuntu: apt-get install libosmesa6, or libegl1 with a driver) or set MUJOCO_GL."
+    "(Debian, Ubuntu: apt-get install libegl1 libgl1, or libosmesa6) or set MUJOCO_GL."
 )
 PROBE = "import mujoco; mujoco.Renderer(mujoco.MjModel.from_xml_string('<mujoco/>'), 8, 8).render()"
+FREE = "free"  # a Camera of this name is the model's default view
 
 
 class CannotRender(RuntimeError):
-    """No OpenGL on this machine."""
+    """No OpenGL, or no display, on this machine."""
 
 
 @cache
@@ -41,34 +48,82 @@ def choose_gl() -> str:
         if tried.returncode == 0:
             os.environ["MUJOCO_GL"] = backend
             # MuJoCo chose when it was imported; let it choose again.
-            importlib.reload(mujoco.rendering.classic.gl_context)
+            importlib.reload(importlib.import_module("mujoco.rendering.classic.gl_context"))
             return backend
     raise CannotRender(NO_GL)
 
 
-def renderer(model: mujoco.MjModel, height: int, width: int) -> mujoco.Renderer:
-    """A renderer for the calling thread; raises CannotRender with what to install."""
-    choose_gl()
-    view = model.vis.global_
-    view.offheight, view.offwidth = max(view.offheight, height), max(view.offwidth, width)
-    return mujoco.Renderer(model, height, width)
+class Painter:
+    """Draws states of `model` as `camera` sees them; for one thread, as a GL context is."""
+
+    def __init__(self, model: mujoco.MjModel, camera: Camera) -> None:
+        self.model, self.camera, self.data = model, camera, mujoco.MjData(model)
+
+    @cached_property
+    def renderer(self) -> mujoco.Renderer:
+        choose_gl()
+        view, camera = self.model.vis.global_, self.camera
+        view.offheight = max(view.offheight, camera.height)
+        view.offwidth = max(view.offwidth, camera.width)
+        return mujoco.Renderer(self.model, camera.height, camera.width)
+
+    def paint(self, state: np.ndarray, part: mujoco.mjtState) -> np.ndarray:
+        """Picture [height, width, 3] uint8 of one state vector, of which `part` says what it is."""
+        mujoco.mj_setState(self.model, self.data, state, part)
+        mujoco.mj_forward(self.model, self.data)
+        self.renderer.update_scene(self.data, -1 if self.camera.name == FREE else self.camera.name)
+        return self.renderer.render().copy()
 
 
-def frames(
-    model: mujoco.MjModel, qpos: np.ndarray, height: int = 360, width: int = 480
-) -> np.ndarray:
-    """Pictures [T, height, width, 3] uint8 of poses `qpos` [T, nq], from the model's tracking
-    camera if it has one."""
-    draw, data = renderer(model, height, width), mujoco.MjData(model)
-    camera = "track" if any(model.cam(i).name == "track" for i in range(model.ncam)) else -1
-    pictures = []
-    for pose in qpos:
-        data.qpos[:] = pose
-        mujoco.mj_forward(model, data)
-        draw.update_scene(data, camera)
-        pictures.append(draw.render())
-    draw.close()
-    return np.stack(pictures)
+class Cameras:
+    """The declared cameras of a task, as readings rendered on the host by one thread."""
+
+    def __init__(self, model: mujoco.MjModel, cameras: tuple[Camera, ...]) -> None:
+        self.model, self.cameras = model, cameras
+
+    def blank(self) -> Readings:
+        return {c.name: jnp.zeros((c.height, c.width, 3), jnp.uint8) for c in self.cameras}
+
+    def render(self, row: Array) -> Readings:
+        """uint8 images [height, width, 3] of a state `row` [S, 2] uint32."""
+        if not self.cameras:
+            return {}
+        shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), self.blank())
+        return jax.pure_callback(self._render, shapes, row, vmap_method="broadcast_all")
+
+    def _render(self, row: Any) -> dict[str, np.ndarray]:
+        lead, row = row.shape[:-2], np.ascontiguousarray(row)
+        rows = row.reshape(-1, row.shape[-2] * 2).view(np.float64)
+        images = self._thread.submit(self._draw, rows).result()
+        return {name: x.reshape(*lead, *x.shape[1:]) for name, x in images.items()}
+
+    def _draw(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        return {
+            painter.camera.name: np.stack(
+                [painter.paint(row, mujoco.mjtState.mjSTATE_INTEGRATION) for row in rows]
+            )
+            for painter in self._painters
+        }
+
+    @cached_property
+    def _thread(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(1)
+
+    @cached_property
+    def _painters(self) -> list[Painter]:
+        return [Painter(self.model, camera) for camera in self.cameras]
+
+
+def spectator(model: mujoco.MjModel, height: int = 360, width: int = 480) -> Painter:
+    """A painter at the model's tracking camera, if it has one, else at its default view."""
+    names = [model.camera(i).name for i in range(model.ncam)]
+    return Painter(model, Camera("track" if "track" in names else FREE, height, width))
+
+
+def frames(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray:
+    """Pictures [T, height, width, 3] uint8 of poses `qpos` [T, nq]; raises CannotRender."""
+    painter = spectator(model)
+    return np.stack([painter.paint(pose, mujoco.mjtState.mjSTATE_QPOS) for pose in qpos])
 
 
 def video(path: Path, pictures: np.ndarray, control_dt: float) -> None:
@@ -86,7 +141,7 @@ def view(model: mujoco.MjModel, qpos: np.ndarray, control_dt: float) -> None:
         raise CannotRender("There is no display for a window; leave --viewer out to get a video.")
     import mujoco.viewer as viewer  # needs a display already to be imported
 
-    data: Any = mujoco.MjData(model)
+    data = mujoco.MjData(model)
     with viewer.launch_passive(model, data) as window:
         while window.is_running():
             for pose in qpos:

@@ -1,15 +1,17 @@
 """Ours as `gymnasium.Env`: one world, stepped on the host."""
 
 import math
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import gymnasium
 import jax
+import mujoco
 import numpy as np
 from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 
+from envs import render
 from envs.repeat import Repeat
 from envs.simulation import Simulation
 from rl.env import Env, State
@@ -63,11 +65,12 @@ class GymnasiumEnv(gymnasium.Env[Any, np.ndarray]):
         """The picture [height, width, 3] uint8 of the current state."""
         if self.render_mode is None or self.state is None:
             return None
-        from envs.render import frames  # needs a GL library, which stepping does not
+        pose = _below(self.env).physics.qpos(jax.device_get(self.state.sim.data))
+        return self._painter.paint(pose, mujoco.mjtState.mjSTATE_QPOS)
 
-        shown = _below(self.env)
-        pose = shown.physics.qpos(jax.device_get(self.state.sim.data))
-        return frames(shown.task.model(), pose[None])[0]
+    @cached_property
+    def _painter(self) -> render.Painter:
+        return render.spectator(_below(self.env).task.model())
 
 
 def metadata(env: Env) -> Info:
