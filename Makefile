@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 DEMO = python -m experiments.ppo --env HalfCheetah-v5 --steps 3000000 --out runs/demo
-# Two processes: the suite's time is compiling, which keeps one core busy.
-PYTEST = python -m pytest -n 2
+# Two processes, each with whole files: tests of a file share what they compile.
+PYTEST = python -m pytest -n 2 --dist loadfile
 
 .PHONY: demo test suite slow lint types format pins clean
 
@@ -44,7 +44,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = "%d.%d" % sys.version_info[:2]; sys.exit( \
 		"Python %s is too old: 3.11 or newer is needed; name one: make PYTHON=python3.12" % v \
 		if sys.version_info < (3, 11) else 0)'
-	@echo "Setting up $(VENV): about 900 MB, a minute or two."
+	@echo "Setting up $(VENV): about 1.2 GB, a minute or two."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
 	@touch $@

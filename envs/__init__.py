@@ -63,8 +63,13 @@ def names() -> list[str]:
 def task(name: str, **overrides: Any) -> Task:
     """The task `name` with fields replaced."""
     made = TASKS[_known("environment", name, names())]()
-    return replace(made, **{_known(f"field of {name}", k, [f.name for f in fields(made)]): v
-                            for k, v in overrides.items()})
+    return replace(
+        made,
+        **{
+            _known(f"field of {name}", k, [f.name for f in fields(made)]): v
+            for k, v in overrides.items()
+        },
+    )
 
 
 def make(

@@ -63,9 +63,7 @@ class Simulation:
     def restart(self, state: State) -> State:
         start_key, key = jax.random.split(state.key)
         start = self._start(start_key, state.context)
-        data = self.physics.reset(
-            state.sim.data, state.done, start.qpos, start.qvel, start.params
-        )
+        data = self.physics.reset(state.sim.data, state.done, start.qpos, start.qvel, start.params)
         fresh = self._first(data, start, state.context, key)
         return self.select(state.done, fresh, state)
 

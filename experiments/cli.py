@@ -31,6 +31,14 @@ def parse(args_type: Any, argv: list[str]) -> Any:
     return tyro.cli(args_type, args=rest, default=args_type(env=envs.task(name), env_name=name))
 
 
+def at_least_one(args: Any, *names: str) -> None:
+    """Raise unless each of these counts is positive."""
+    for name in names:
+        if getattr(args, name) < 1:
+            flag = name.replace("_", "-")
+            raise ValueError(f"--{flag} is {getattr(args, name)}; it needs at least 1.")
+
+
 def use_threads(threads: int) -> None:
     """Give XLA `threads` threads (0: all this process has); before JAX is first used."""
     if threads < 0:

@@ -18,10 +18,11 @@ import envs
 from agents.ppo import PPO
 from envs import render
 from envs.simulation import Simulation
-from rl import checkpoint, rollout
+from rl import checkpoint, record, rollout
 from rl.policy import Policy
 from rl.types import Key, Params
 
+EVAL_SEED = 2**31 - 1
 AGENTS = {"ppo": PPO}
 
 
@@ -30,12 +31,8 @@ class Args:
     run: tyro.conf.Positional[Path]  # a run's directory
     seed: int | None = None  # which of the run's seeds; None: its first
     episodes: int = 16
-    viewer: bool = False  # a window instead of a video
-
-
-def save(run: Path, seed: int, params: Params) -> None:
-    """Write the policy of `seed`."""
-    checkpoint.save_params(run / f"policy-{seed}.safetensors", params)
+    video: bool = True  # write RUN/video.mp4
+    viewer: bool = False  # a window instead
 
 
 def load(run: Path, seed: int | None = None) -> tuple[Simulation, Policy, Params]:
@@ -48,7 +45,8 @@ def load(run: Path, seed: int | None = None) -> tuple[Simulation, Policy, Params
     except FileNotFoundError as error:
         raise ValueError(f"{run} is no run: it has no manifest.json.") from error
     except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise ValueError(f"{run / 'manifest.json'} is damaged or of another version: {error}") from error
+        where = run / "manifest.json"
+        raise ValueError(f"{where} is damaged or of another version: {error}") from error
     seed = manifest["seeds"][0] if seed is None else seed
     if seed not in manifest["seeds"]:
         raise ValueError(f"{run} has no seed {seed}; it has {manifest['seeds']}.")
@@ -81,7 +79,7 @@ def episode(env: Simulation, policy: Policy, params: Params, key: Key) -> tuple[
     return poses[:length], float(seen.reward.ravel()[:length].sum())
 
 
-def film(run: Path, seed: int) -> None:
+def film(run: Path, seed: int | None) -> None:
     """Write run/video.mp4 and say so, or why it cannot be."""
     env, policy, params = load(run, seed)
     poses, total = episode(env, policy, params, jax.random.key(0))
@@ -93,15 +91,40 @@ def film(run: Path, seed: int) -> None:
         print(f"no video: {error}")
 
 
+def judge(env: Simulation, policy: Policy, params: Params, episodes: int) -> np.ndarray:
+    """Return of each episode [episodes] from the starts that every policy is judged on."""
+    key = jax.random.key(EVAL_SEED)
+    judged = jax.jit(lambda params: rollout.evaluate(env, policy, params, key, episodes).returns)
+    return np.asarray(judged(params))
+
+
+def conclude(log: record.Record, params: Params, episodes: int, video: bool) -> None:
+    """Save the policies (leaves [seeds, ...]), judge them, draw, film, and say where all is."""
+    run, seeds = log.out, log.manifest["seeds"]
+    for i, seed in enumerate(seeds):
+        checkpoint.save_params(
+            run / f"policy-{seed}.safetensors", jax.tree.map(lambda x, i=i: x[i], params)
+        )
+    if log.manifest["status"] != "done":
+        sys.exit(f"{log.manifest['status']}; the last good parameters are in {run}")
+    returns = np.stack([judge(*load(run, seed), episodes) for seed in seeds])
+    log.update(eval_returns=returns)
+    title = f"{log.manifest['algorithm'].upper()} on {log.manifest['env']}"
+    print(f"curve    {record.curve(run, title)}")
+    if video:
+        film(run, seeds[0])
+    print(f"play it  python -m experiments.play {run}")
+    print(f"eval_return: {returns.mean():.1f}")
+
+
 def main(args: Args) -> None:
     env, policy, params = load(args.run, args.seed)
     if args.viewer:
         poses, _ = episode(env, policy, params, jax.random.key(0))
         render.view(env.task.model(), poses, env.control_dt)
-    else:
+    elif args.video:
         film(args.run, args.seed)
-    judged = jax.jit(lambda p: rollout.evaluate(env, policy, p, jax.random.key(0), args.episodes))
-    print(f"eval_return: {judged(params).returns.mean():.1f}")
+    print(f"eval_return: {judge(env, policy, params, args.episodes).mean():.1f}")
 
 
 def _tuples(config: dict[str, Any]) -> dict[str, Any]:

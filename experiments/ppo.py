@@ -4,9 +4,8 @@ python -m experiments.ppo --env HalfCheetah-v5 --steps 1000000 --seeds 3
 """
 
 import math
-import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -17,20 +16,20 @@ import tyro
 
 import envs
 from agents.ppo import PPO, State
-from envs.gym_mujoco.half_cheetah import HalfCheetah
 from experiments import cli, play
-from rl import checkpoint, memory, record, rollout
+from rl import memory, record, rollout
 from rl.env import Env
+from rl.policy import Policy
 from rl.rollout import Episodes
-from rl.types import Array, Key, Metrics, Params
+from rl.types import Array, Key, Metrics
 
-PHASES = 100  # times the host looks in: to log, to save, to notice trouble
-EVAL_SEED = 2**31 - 1  # the same starts for every agent and seed
+PHASES = 100  # times the host looks in, at least: to log, to save, to notice trouble
+MOST_PER_PHASE = 32  # iterations
 
 
 @dataclass(frozen=True)
 class Args:
-    env: Any = HalfCheetah()  # noqa: RUF009; the task: `--env NAME`, its fields as below
+    env: Any = field(default_factory=lambda: envs.task("HalfCheetah-v5"))  # `--env NAME`
     env_name: tyro.conf.Suppress[str] = "HalfCheetah-v5"
     steps: int = 1_000_000  # environment steps per seed
     seed: int = 0
@@ -54,12 +53,16 @@ class Run(NamedTuple):
     iteration: Array  # [] int32
 
 
+def explorer(args: Args, env: Env) -> Policy:
+    return args.agent.policy(explore=True, action_dim=env.action_dim)
+
+
 def begin(args: Args, env: Env, key: Key) -> Run:
     agent_key, worlds_key = jax.random.split(key)
     obs = jax.tree.map(jnp.zeros_like, env.reset(key).obs)
     agent = args.agent.init(agent_key, obs, jnp.zeros(env.action_dim))
-    policy = args.agent.policy(explore=True, action_dim=env.action_dim)
-    worlds = rollout.start(env, policy, args.agent.deploy(agent), worlds_key, args.num_envs)
+    params = args.agent.deploy(agent)
+    worlds = rollout.start(env, explorer(args, env), params, worlds_key, args.num_envs)
     return Run(agent, worlds, jnp.int32(0))
 
 
@@ -69,9 +72,9 @@ def iterate(args: Args, env: Env, run: Run, key: Key) -> tuple[Run, tuple[Metric
     agent = run.agent
     if args.anneal and not args.agent.target_kl:
         agent = agent._replace(lr=args.agent.lr * (1 - run.iteration / iterations(args)))
-    policy = args.agent.policy(explore=True, action_dim=env.action_dim)
+    params = args.agent.deploy(agent)
     worlds, batch, episodes = rollout.collect(
-        env, policy, args.agent.deploy(agent), run.worlds, collect_key, args.unroll
+        env, explorer(args, env), params, run.worlds, collect_key, args.unroll
     )
     agent, metrics = args.agent.update(agent, batch, update_key)
     return Run(agent, worlds, run.iteration + 1), (metrics, episodes)
@@ -86,21 +89,13 @@ def phase(args: Args, env: Env, run: Run, key: Key) -> tuple[Run, Metrics]:
 
 
 def per_phase(args: Args) -> int:
-    return math.ceil(args.steps / (args.num_envs * args.unroll * PHASES))
+    """Iterations between looks of the host: few enough that Ctrl-C is heard in seconds."""
+    return min(math.ceil(args.steps / (args.num_envs * args.unroll * PHASES)), MOST_PER_PHASE)
 
 
 def iterations(args: Args) -> int:
     """Enough for `steps`, in whole phases."""
-    return per_phase(args) * math.ceil(
-        args.steps / (args.num_envs * args.unroll * per_phase(args))
-    )
-
-
-def evaluate(args: Args, env: Env, params: Params) -> Array:
-    """Return of each episode of the mean action, [eval_episodes]."""
-    policy = args.agent.policy(explore=False, action_dim=env.action_dim)
-    key = jax.random.key(EVAL_SEED)
-    return rollout.evaluate(env, policy, params, key, args.eval_episodes).returns
+    return per_phase(args) * math.ceil(args.steps / (args.num_envs * args.unroll * per_phase(args)))
 
 
 def main(args: Args) -> None:
@@ -108,7 +103,7 @@ def main(args: Args) -> None:
     env = envs.simulate(args.env, args.physics, threads=args.threads)
     seeds = [args.seed + i for i in range(args.seeds)]
     keys = jax.vmap(jax.random.key)(jnp.array(seeds))  # a seed alone and among others is one run
-    fit(args, env)
+    check(args, env)
     log = record.Record(
         args.out, args.steps, algorithm="ppo", env=args.env_name, config=asdict(args), seeds=seeds
     )
@@ -133,31 +128,21 @@ def main(args: Args) -> None:
     except KeyboardInterrupt:
         status = "stopped by Ctrl-C"
     log.update(status=status, train_s=round(time.perf_counter() - clock, 2))
-    finish(args, env, log, good, seeds)
+    play.conclude(log, good, args.eval_episodes, args.video)
 
 
-def finish(args: Args, env: Env, log: record.Record, good: Params, seeds: list[int]) -> None:
-    """Save the last good parameters, judge them, draw and film, and say where everything is."""
-    for i, seed in enumerate(seeds):
-        play.save(log.out, seed, jax.tree.map(lambda x: x[i], good))  # noqa: B023
-    if log.manifest["status"] != "done":
-        sys.exit(f"{log.manifest['status']}; the last good parameters are in {log.out}")
-    returns = jax.jit(jax.vmap(lambda params: evaluate(args, env, params)))(good)
-    log.update(eval_returns=returns)
-    print(f"curve    {record.curve(log.out, f'PPO on {args.env_name}')}")
-    if args.video:
-        play.film(log.out, seeds[0])
-    print(f"play it  python -m experiments.play {log.out}")
-    print(f"eval_return: {returns.mean():.1f}")
-
-
-def fit(args: Args, env: Env) -> None:
-    """Refuse what would not fit in memory."""
+def check(args: Args, env: Env) -> None:
+    """Refuse what makes no sense or would not fit in memory."""
+    cli.at_least_one(args, "steps", "seeds", "num_envs", "unroll", "eval_episodes")
+    if args.num_envs * args.unroll < args.agent.minibatches:
+        raise ValueError(
+            f"{args.num_envs} worlds x {args.unroll} steps do not fill "
+            f"{args.agent.minibatches} minibatches: raise --unroll or lower --agent.minibatches."
+        )
 
     def batch(key: Key) -> Any:
         run = begin(args, env, key)
-        policy = args.agent.policy(explore=True, action_dim=env.action_dim)
-        params = args.agent.deploy(run.agent)
+        policy, params = explorer(args, env), args.agent.deploy(run.agent)
         return run, rollout.collect(env, policy, params, run.worlds, key, args.unroll)[1]
 
     once = memory.size(jax.eval_shape(batch, jax.random.key(0)))

@@ -34,8 +34,10 @@ def update(stats: Stats, batch: PyTree) -> Stats:
 
     means, tree = jax.tree.flatten(stats.mean)
     merged = [
-        merge(*leaves) for leaves in zip(means, tree.flatten_up_to(stats.var),
-                                         tree.flatten_up_to(batch), strict=True)
+        merge(*leaves)
+        for leaves in zip(
+            means, tree.flatten_up_to(stats.var), tree.flatten_up_to(batch), strict=True
+        )
     ]
     mean, var, total = zip(*merged, strict=True)
     return Stats(total[0], tree.unflatten(mean), tree.unflatten(var))
@@ -45,5 +47,7 @@ def normalise(stats: Stats, x: PyTree, clip: float = 10.0) -> PyTree:
     """`x` (leaves [..., *example shape]) to zero mean and unit variance, within +-`clip`."""
     return jax.tree.map(
         lambda v, mean, var: jnp.clip((v - mean) * jax.lax.rsqrt(var + 1e-8), -clip, clip),
-        x, stats.mean, stats.var,
+        x,
+        stats.mean,
+        stats.var,
     )

@@ -108,9 +108,7 @@ def evaluate(env: Env, policy: Policy, params: Params, key: Key, episodes: int) 
 
     loop = (worlds, jnp.ones(episodes, bool), jnp.float32(0), jnp.int32(0))
     worlds, alive, failed, _ = jax.lax.while_loop(running, tick, loop)
-    return Episodes(
-        ~alive, worlds.episode_return, worlds.episode_length, failed, jnp.int32(0)
-    )
+    return Episodes(~alive, worlds.episode_return, worlds.episode_length, failed, jnp.int32(0))
 
 
 def _restart(env: Env, state: State, pool: State | None, drawn: Array) -> State:

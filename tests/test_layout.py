@@ -158,4 +158,4 @@ def test_few_files_lie_between_the_command_line_and_the_gradient() -> None:
     assert start.is_file()
     files = closure(start, followed="envs.gym_mujoco.half_cheetah")
     assert ROOT / "rl" / "train.py" in files
-    assert len(files) <= MAX_CLOSURE, sorted(map(name_of, files))
+    assert len(files) <= MAX_CLOSURE, " ".join(sorted(map(name_of, files)))

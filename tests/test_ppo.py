@@ -47,9 +47,7 @@ def test_advantages_are_the_oracles(rng: np.random.Generator) -> None:
     ],
     ids=["sign", "mask", "cut", "off by one"],
 )
-def test_planted_errors_in_advantages_are_caught(
-    plant: Callable, rng: np.random.Generator
-) -> None:
+def test_planted_errors_in_advantages_are_caught(plant: Callable, rng: np.random.Generator) -> None:
     data = rollout(rng)
     wrong = returns.gae(*map(jnp.asarray, plant(*data)), gamma=0.9, lam=0.8)
     assert not close(wrong, oracle.gae(*data, 0.9, 0.8))
@@ -137,7 +135,13 @@ def transitions(rng: np.random.Generator, state: State) -> Transition:
     shaped = jax.tree.map(lambda x: x.reshape(T, N, *x.shape[1:]), (action, aux))
     reward, _, _, ended, cut = rollout(rng)
     return Transition(
-        obs, shaped[0], jnp.asarray(reward), jnp.asarray(ended), jnp.asarray(cut), obs + 1, shaped[1]
+        obs,
+        shaped[0],
+        jnp.asarray(reward),
+        jnp.asarray(ended),
+        jnp.asarray(cut),
+        obs + 1,
+        shaped[1],
     )
 
 

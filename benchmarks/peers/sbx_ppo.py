@@ -1,4 +1,4 @@
-"""The peer: SBX's PPO with CleanRL's settings, timed and evaluated.  Runs in the peers' own environment.
+"""The peer: SBX's PPO with CleanRL's settings, timed and evaluated, in the peers' environment.
 
 python benchmarks/peers/sbx_ppo.py --env HalfCheetah-v5 --num-envs 8 --steps 1000000 --seed 0
 

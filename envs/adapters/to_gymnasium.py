@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 
-from envs import render
+from envs.render import Painter, spectator
 from envs.repeat import Repeat
 from envs.simulation import Simulation
 from rl.env import Env, State
@@ -69,8 +69,8 @@ class GymnasiumEnv(gymnasium.Env[Any, np.ndarray]):
         return self._painter.paint(pose, mujoco.mjtState.mjSTATE_QPOS)
 
     @cached_property
-    def _painter(self) -> render.Painter:
-        return render.spectator(_below(self.env).task.model())
+    def _painter(self) -> Painter:
+        return spectator(_below(self.env).task.model())
 
 
 def metadata(env: Env) -> Info:

@@ -34,7 +34,9 @@ class InvertedDoublePendulum(Task):
     def observe(self, readings: Readings, command: PyTree, memory: PyTree) -> tuple[Obs, PyTree]:
         qpos, qvel = readings["qpos"], jnp.clip(readings["qvel"], -10, 10)
         force = jnp.clip(readings["qfrc_constraint"][:1], -10, 10)
-        return jnp.concatenate([qpos[:1], jnp.sin(qpos[1:]), jnp.cos(qpos[1:]), qvel, force]), memory
+        return jnp.concatenate(
+            [qpos[:1], jnp.sin(qpos[1:]), jnp.cos(qpos[1:]), qvel, force]
+        ), memory
 
     def reward(
         self, before: Readings, after: Readings, action: Array, command: PyTree, episode: PyTree

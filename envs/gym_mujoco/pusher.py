@@ -10,7 +10,6 @@ from envs.gym_mujoco import models
 from envs.task import Readings, Start, Task, TaskSpec
 from rl.types import Array, Key, Metrics, Obs, PyTree
 
-
 CANDIDATES = 32  # starts drawn at once; that all lie too near the goal has odds of 1e-13
 
 
@@ -36,7 +35,10 @@ class Pusher(Task):
     def reset(self, key: Key, context: PyTree) -> Start:
         cylinder_key, qvel_key = jax.random.split(key)
         drawn = jax.random.uniform(
-            cylinder_key, (CANDIDATES, 2), minval=jnp.array([-0.3, -0.2]), maxval=jnp.array([0, 0.2])
+            cylinder_key,
+            (CANDIDATES, 2),
+            minval=jnp.array([-0.3, -0.2]),
+            maxval=jnp.array([0, 0.2]),
         )
         cylinder = drawn[jnp.argmax(jnp.linalg.norm(drawn, axis=1) > 0.17)]
         qpos = jnp.asarray(self.model().qpos0, jnp.float32)

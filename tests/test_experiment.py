@@ -1,0 +1,143 @@
+"""The PPO experiment as its user meets it: files, last line, bad input, interruption."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments import cli, play, ppo
+from rl import checkpoint, record
+
+SMALL = ["--env", "InvertedPendulum-v5", "--num-envs", "8", "--unroll", "16",
+         "--eval-episodes", "4", "--no-video", "--agent.minibatches", "4"]  # fmt: skip
+
+
+def train(out: Path, *words: str) -> None:
+    ppo.main(cli.parse(ppo.Args, [*SMALL, "--out", str(out), *words]))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "pendulum"
+    train(out, "--steps", "40000", "--agent.lr", "1e-3")
+    return out
+
+
+def test_it_learns_to_balance_and_leaves_a_record(trained: Path) -> None:
+    manifest = json.loads((trained / "manifest.json").read_text())
+    assert manifest["status"] == "done"
+    assert manifest["config"]["env"]["reset_noise_scale"] == 0.01
+    assert np.mean(manifest["eval_returns"]) > 800  # of 1,000; untrained: about 6
+    rows = record.read_metrics(trained)
+    assert [row["step"] for row in rows] == sorted({row["step"] for row in rows})
+    assert rows[-1]["step"] >= 40_000
+    assert (trained / "curve.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_the_saved_policy_plays_as_it_was_judged(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    env, policy, params = play.load(trained)
+    poses, total = play.episode(env, policy, params, ppo.jax.random.key(3))
+    assert len(poses) == total  # one reward and one pose each step upright
+    assert total > 500
+    play.main(play.Args(trained, episodes=4, video=False))
+    assert float(capsys.readouterr().out.split("eval_return: ")[1]) > 800
+
+
+def test_seeds_side_by_side_are_the_runs_alone(tmp_path: Path) -> None:
+    train(tmp_path / "both", "--steps", "1024", "--seeds", "2", "--seed", "5")
+    train(tmp_path / "alone", "--steps", "1024", "--seed", "6")
+    for a, b in zip(*(record.read_metrics(tmp_path / x) for x in ("both", "alone")), strict=True):
+        assert a["policy_loss"][1] == pytest.approx(b["policy_loss"], abs=1e-5)
+    assert {p.name for p in (tmp_path / "both").glob("policy-*")} == {
+        "policy-5.safetensors", "policy-6.safetensors"
+    }  # fmt: skip
+
+
+def test_a_run_is_never_written_over(tmp_path: Path) -> None:
+    first, second = (record.Record(tmp_path / "run", 10) for _ in range(2))
+    assert first.out != second.out
+    assert json.loads((first.out / "manifest.json").read_text())["status"] == "running"
+
+
+def test_nan_stops_the_run_with_its_cause(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"loss became NaN by step [\d,]+.*last good.*run"):
+        train(tmp_path / "run", "--steps", "20000", "--agent.lr", "1e30", "--no-anneal")
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert "NaN" in manifest["status"]
+    _, _, params = play.load(tmp_path / "run")
+    assert all(np.isfinite(leaf).all() for leaf in ppo.jax.tree.leaves(params))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--env", "HalfCheeta-v5"], "Did you mean HalfCheetah-v5"),
+        (["--num-envs", "100000000"], "GB are free: lower --num-envs"),
+        (["--threads", "-1"], "--threads is -1"),
+        (["--num-envs", "0"], "--num-envs is 0"),
+        (["--steps", "0"], "--steps is 0"),
+        (["--agent.minibatches", "4096"], "minibatches"),
+        (["--env.xml-file", "./nowhere.xml"], "no model './nowhere.xml'"),
+    ],
+)
+def test_bad_input_is_one_sentence(words: list[str], told: str, tmp_path: Path) -> None:
+    with pytest.raises((ValueError, FileNotFoundError)) as error:
+        train(tmp_path / "run", *words)
+    assert told in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("flag", [["--physics", "bullet"], ["--steps", "many"], ["--stepz", "3"]])
+def test_bad_flags_are_refused_by_the_parser(
+    flag: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        cli.parse(ppo.Args, [*SMALL, *flag])
+    said = "".join(capsys.readouterr())
+    assert flag[0].lstrip("-") in said
+
+
+def test_a_strange_or_damaged_run_is_refused(trained: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"is no run: it has no manifest"):
+        play.load(tmp_path)
+    with pytest.raises(ValueError, match="has no seed 7"):
+        play.load(trained, 7)
+    (tmp_path / "manifest.json").write_text((trained / "manifest.json").read_text()[:100])
+    with pytest.raises(ValueError, match="damaged"):
+        play.load(tmp_path)
+    policy = trained / "policy-0.safetensors"
+    cut = tmp_path / "policy-0.safetensors"
+    cut.write_bytes(policy.read_bytes()[:200])
+    with pytest.raises(ValueError, match="cannot be read as parameters"):
+        checkpoint.load_params(cut, {})
+    with pytest.raises(ValueError, match="lacks other"):
+        checkpoint.load_params(policy, {"other": np.zeros(1)})
+
+
+def test_ctrl_c_saves_and_says_where(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    words = [*SMALL, "--steps", "100000000", "--out", str(out)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "experiments.ppo", *words],
+        env=os.environ | {"JAX_PLATFORMS": "cpu"}, cwd=Path(__file__).parent.parent,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, close_fds=False,
+    )  # fmt: skip
+    try:
+        while not (out / "metrics.jsonl").exists():
+            assert process.poll() is None, process.stderr and process.stderr.read()
+            time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == 1
+    assert f"stopped by Ctrl-C; the last good parameters are in {out}" in said
+    play.load(out)
