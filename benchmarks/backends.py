@@ -27,7 +27,7 @@ def page() -> str:
 
 def row(name: str) -> str:
     """The table's line of a task."""
-    task = envs.task(name)
+    task = envs.make_task(name)
     Native(task.model(), task.spec)
     refused = "; ".join(unsupported(task.model(), task.spec))
     return f"| {name} | yes | {refused or 'yes'} |\n"

@@ -60,7 +60,7 @@ def names() -> list[str]:
     return sorted(TASKS)
 
 
-def task(name: str, **overrides: Any) -> Task:
+def make_task(name: str, **overrides: Any) -> Task:
     """The task `name` with fields replaced."""
     made = TASKS[_known("environment", name, names())]()
     return replace(
@@ -86,7 +86,7 @@ def make(
     `physics` "auto" is native MuJoCo where JAX runs on CPU and MJX on an accelerator.
     """
     return simulate(
-        task(name, **overrides), physics, max_episode_steps=max_episode_steps,
+        make_task(name, **overrides), physics, max_episode_steps=max_episode_steps,
         disturbance=disturbance, threads=threads,
     )  # fmt: skip
 
@@ -110,7 +110,10 @@ def simulate(
         from envs.physics.mjx import MJX  # slow to import, and few need it
 
         stepper = MJX(model, spec)
-    return Simulation(task, stepper, max_episode_steps or spec.horizon, disturbance)
+    horizon = spec.horizon if max_episode_steps is None else max_episode_steps
+    if horizon < 1:
+        raise ValueError(f"max_episode_steps is {horizon}; an episode has at least one step.")
+    return Simulation(task, stepper, horizon, disturbance)
 
 
 def _known(what: str, name: str, among: list[str]) -> str:

@@ -21,7 +21,7 @@ ParamsByField = dict[str, Array]  # randomised MjModel fields, each of the model
 
 @dataclass(frozen=True)
 class Camera:
-    """A picture that physics reads: `name` is the model's camera, or "free" for the default view."""
+    """A picture that physics reads; `name` is the model's camera, "free" its default view."""
 
     name: str
     height: int = 64  # pixels
@@ -148,7 +148,8 @@ class Physics(Protocol):
 
 def rescale(action: Array, low: Array, high: Array) -> Array:
     """Map [-1, 1] onto [low, high], clipping what lies outside."""
-    return low + (jnp.clip(action, -1, 1) + 1) / 2 * (high - low)
+    centre, half = (high + low) / 2, (high - low) / 2
+    return centre + half * jnp.clip(action, -1, 1)
 
 
 def displacement(before: Readings, after: Readings, field: str) -> Array:

@@ -28,7 +28,9 @@ def parse(args_type: Any, argv: list[str]) -> Any:
             name = value or next(words, "")
         else:
             rest.append(word)
-    return tyro.cli(args_type, args=rest, default=args_type(env=envs.task(name), env_name=name))
+    return tyro.cli(
+        args_type, args=rest, default=args_type(env=envs.make_task(name), env_name=name)
+    )
 
 
 def at_least_one(args: Any, *names: str) -> None:

@@ -29,7 +29,7 @@ MOST_PER_PHASE = 32  # iterations
 
 @dataclass(frozen=True)
 class Args:
-    env: Any = field(default_factory=lambda: envs.task("HalfCheetah-v5"))  # `--env NAME`
+    env: Any = field(default_factory=lambda: envs.make_task("HalfCheetah-v5"))  # `--env NAME`
     env_name: tyro.conf.Suppress[str] = "HalfCheetah-v5"
     steps: int = 1_000_000  # environment steps per seed
     seed: int = 0

@@ -1,6 +1,7 @@
 """Refuse what would not fit before it is made."""
 
 import jax
+import jax.numpy as jnp
 import psutil
 
 from rl.types import PyTree
@@ -10,7 +11,7 @@ def size(*trees: PyTree) -> int:
     """Bytes of all leaves (arrays or ShapeDtypeStructs; a key counts as its words)."""
     total = 0
     for leaf in jax.tree.leaves(trees):
-        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             leaf = jax.eval_shape(jax.random.key_data, leaf)
         total += leaf.size * leaf.dtype.itemsize
     return total
@@ -29,5 +30,6 @@ def require(needed: int, what: str, mend: str) -> None:
     free = available()
     if needed > free:
         raise ValueError(
-            f"{what} would take about {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free: {mend}."
+            f"{what} would take about {needed / 1e9:.1f} GB "
+            f"and {free / 1e9:.1f} GB are free: {mend}."
         )

@@ -67,7 +67,7 @@ def world(tree, i):
 
 
 def starts(name):
-    task = envs.task(name)
+    task = envs.make_task(name)
     start = jax.vmap(task.reset, (0, None))(keys(WORLDS), ())
     return np.array(start.qpos), np.array(start.qvel), len(task.spec.actuators)
 

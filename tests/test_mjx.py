@@ -90,11 +90,11 @@ def assert_close(got, want, dt):
     [
         name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
         for name in envs.names()
-        if not unsupported(envs.task(name).model(), envs.task(name).spec)
+        if not unsupported(envs.make_task(name).model(), envs.make_task(name).spec)
     ],
 )
 def test_a_step_is_natives(name):
-    task = envs.task(name)
+    task = envs.make_task(name)
     spec = replace(
         task.spec, substeps=1, derived="lagged", precise=(), sensors=(),
         fields=("qpos", "qvel", *TOLERANCES),

@@ -125,7 +125,7 @@ def states_of(physics, start, ctrl):
 @pytest.mark.parametrize("derived", ["lagged", "current"])
 @pytest.mark.parametrize("name", TASKS)
 def test_equals_a_plain_loop_bit_for_bit(name, derived):
-    task, worlds = envs.task(name), 5
+    task, worlds = envs.make_task(name), 5
     spec, model = replace(task.spec, derived=derived), task.model()
     start = jax.vmap(task.reset, (0, None))(keys(worlds), ())
     ctrl = actions(12, worlds, size=model.nu)
@@ -137,7 +137,7 @@ def test_equals_a_plain_loop_bit_for_bit(name, derived):
 
 
 def test_current_readings_belong_to_the_state_and_lagged_ones_to_the_substep_before():
-    task = envs.task("InvertedDoublePendulum-v5")
+    task = envs.make_task("InvertedDoublePendulum-v5")
     model, data = task.model(), mujoco.MjData(task.model())
     start = jax.vmap(task.reset, (0, None))(keys(3), ())
     ctrl, seen = actions(6, 3, size=1), {}

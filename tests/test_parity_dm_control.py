@@ -187,7 +187,7 @@ def test_resets_are_drawn_as_dm_controls(name):
 @pytest.mark.parametrize("name", TASKS)
 def test_clock_is_dm_controls(name):
     _, domain, task = name.split("-")
-    env, spec = suite.load(domain, task), envs.task(name).spec
+    env, spec = suite.load(domain, task), envs.make_task(name).spec
     assert spec.control_dt == pytest.approx(env.control_timestep())
     env.reset()
     length = next(t for t in range(1, 2000) if env.step(env.action_spec().minimum).last())
@@ -195,7 +195,7 @@ def test_clock_is_dm_controls(name):
 
 
 def test_finger_starts_without_contact():
-    task, env = envs.task("dmc-finger-spin"), oracle("dmc-finger-spin")
+    task, env = envs.make_task("dmc-finger-spin"), oracle("dmc-finger-spin")
     keys = jax.random.split(jax.random.key(0), 1000)
 
     def contacts(qpos):
@@ -231,7 +231,7 @@ def test_tolerance_is_dm_controls(low, high, margin, sigmoid, at_margin):
 
 def test_models_need_dm_controls_files_and_not_its_code(monkeypatch):
     code = (
-        "import sys, envs; envs.task('dmc-reacher-hard').model();"
+        "import sys, envs; envs.make_task('dmc-reacher-hard').model();"
         "sys.exit(any(name.split('.')[0] == 'dm_control' for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

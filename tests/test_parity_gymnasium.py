@@ -145,7 +145,7 @@ def test_reward_is_exact_far_from_the_origin(name):
 @pytest.mark.parametrize("name", GYMNASIUM)
 def test_fields_are_gymnasiums_arguments(name):
     wanted = inspect.signature(type(oracle(name)).__init__).parameters
-    ours = {k: v for k, v in vars(envs.task(name)).items() if k != "rescale"}
+    ours = {k: v for k, v in vars(envs.make_task(name)).items() if k != "rescale"}
     apart = ("self", "default_camera_config", "kwargs")  # cameras are not a matter of the task
     assert ours == {k: p.default for k, p in wanted.items() if k not in apart}
     assert envs.make(name, physics="native").horizon == gymnasium.spec(name).max_episode_steps
@@ -224,9 +224,11 @@ def features(states):
 
 def test_starts_of_the_arms_lie_where_they_may():
     keys = jax.random.split(jax.random.key(2), 5000)
-    goal = jax.jit(jax.vmap(lambda k: envs.task("Reacher-v5").reset(k, ()).qpos[-2:]))(keys)
+    goal = jax.jit(jax.vmap(lambda k: envs.make_task("Reacher-v5").reset(k, ()).qpos[-2:]))(keys)
     assert 0.199 < jnp.linalg.norm(goal, axis=1).max() < 0.2
-    cylinder = jax.jit(jax.vmap(lambda k: envs.task("Pusher-v5").reset(k, ()).qpos[-4:-2]))(keys)
+    cylinder = jax.jit(jax.vmap(lambda k: envs.make_task("Pusher-v5").reset(k, ()).qpos[-4:-2]))(
+        keys
+    )
     assert 0.17 < jnp.linalg.norm(cylinder, axis=1).min() < 0.171
     assert (jnp.abs(cylinder[:, 1]) < 0.2).all()
     assert ((cylinder[:, 0] > -0.3) & (cylinder[:, 0] <= 0)).all()

@@ -6,6 +6,7 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from agents.ppo import PPO, Sample, State
@@ -13,7 +14,7 @@ from rl import nets, norm, returns
 from rl.types import Transition
 from tests.oracles import ppo as oracle
 
-T, N, O, A = 12, 5, 3, 2
+T, N, SEEN, A = 12, 5, 3, 2
 AGENT = PPO(hidden=(8,), critic_hidden=(8,), epochs=2, minibatches=3, entropy_cost=0.01)
 
 
@@ -55,11 +56,11 @@ def test_planted_errors_in_advantages_are_caught(plant: Callable, rng: np.random
 
 def made(rng: np.random.Generator) -> tuple[State, Sample]:
     """A state with parameters moved off their symmetric start, and a minibatch."""
-    state = AGENT.init(jax.random.key(0), jnp.zeros(O), jnp.zeros(A))
+    state = AGENT.init(jax.random.key(0), jnp.zeros(SEEN), jnp.zeros(A))
     noisy = jax.tree.map(lambda x: x + 0.3 * rng.normal(size=x.shape), state.actor.params)
     state = state._replace(actor=state.actor._replace(params=noisy))
     arrays = {
-        "obs": rng.normal(size=(16, O)), "critic_obs": rng.normal(size=(16, O)),
+        "obs": rng.normal(size=(16, SEEN)), "critic_obs": rng.normal(size=(16, SEEN)),
         "action": rng.normal(size=(16, A)), "advantage": rng.normal(size=16),
         "target": rng.normal(size=16),
     }  # fmt: skip
@@ -109,8 +110,8 @@ def test_planted_errors_in_the_policy_loss_are_caught(
 
 
 def test_statistics_and_optimiser_are_the_oracles(rng: np.random.Generator) -> None:
-    batches = [rng.normal(3, 2, size=(n, O)) for n in (4, 1, 9)]
-    stats = norm.init(jnp.zeros(O))
+    batches = [rng.normal(3, 2, size=(n, SEEN)) for n in (4, 1, 9)]
+    stats = norm.init(jnp.zeros(SEEN))
     for batch in batches:
         stats = norm.update(stats, jnp.asarray(batch, jnp.float32))
     mean, var = oracle.pooled_moments(batches)
@@ -121,32 +122,25 @@ def test_statistics_and_optimiser_are_the_oracles(rng: np.random.Generator) -> N
     opt = tx.init(x)
     for grad in grads:
         updates, opt = tx.update(jnp.asarray(grad, jnp.float32), opt)
-        x = x + updates
+        x = optax.apply_updates(x, updates)
     assert close(x, oracle.adam_steps(params, grads, 0.01))
 
 
 def transitions(rng: np.random.Generator, state: State) -> Transition:
-    obs = jnp.asarray(rng.normal(size=(T, N, O)), jnp.float32)
+    obs = jnp.asarray(rng.normal(size=(T, N, SEEN)), jnp.float32)
     policy = AGENT.policy(explore=True, action_dim=A)
     keys = jax.random.split(jax.random.key(1), T * N)
     action, _, aux = jax.vmap(lambda o, k: policy.step(AGENT.deploy(state), (), o, k))(
-        obs.reshape(-1, O), keys
+        obs.reshape(-1, SEEN), keys
     )
     shaped = jax.tree.map(lambda x: x.reshape(T, N, *x.shape[1:]), (action, aux))
     reward, _, _, ended, cut = rollout(rng)
-    return Transition(
-        obs,
-        shaped[0],
-        jnp.asarray(reward),
-        jnp.asarray(ended),
-        jnp.asarray(cut),
-        obs + 1,
-        shaped[1],
-    )
+    reward, ended, cut = map(jnp.asarray, (reward, ended, cut))
+    return Transition(obs, shaped[0], reward, ended, cut, obs + 1, shaped[1])
 
 
 def test_the_first_ratio_is_one_and_update_is_pure(rng: np.random.Generator) -> None:
-    state = AGENT.init(jax.random.key(0), jnp.zeros(O), jnp.zeros(A))
+    state = AGENT.init(jax.random.key(0), jnp.zeros(SEEN), jnp.zeros(A))
     batch = transitions(rng, state)
     sample, _ = AGENT.samples(state, batch)
     mean, log_std = nets.apply(AGENT.actor(A), state.actor.params, sample.obs)
@@ -160,12 +154,12 @@ def test_the_first_ratio_is_one_and_update_is_pure(rng: np.random.Generator) -> 
 
 
 def test_the_critic_alone_sees_what_is_privileged(rng: np.random.Generator) -> None:
-    obs = {"policy": jnp.zeros(O), "critic": jnp.zeros(O + 4)}
+    obs = {"policy": jnp.zeros(SEEN), "critic": jnp.zeros(SEEN + 4)}
     state = AGENT.init(jax.random.key(0), obs, jnp.zeros(A))
-    assert state.critic_obs.mean.shape == (O + 4,)
+    assert state.critic_obs.mean.shape == (SEEN + 4,)
     act = AGENT.policy(explore=False, action_dim=A).step
     seen = act(AGENT.deploy(state), (), obs, jax.random.key(0))[0]
-    other = act(AGENT.deploy(state), (), obs | {"critic": jnp.ones(O + 4)}, jax.random.key(0))[0]
+    other = act(AGENT.deploy(state), (), obs | {"critic": jnp.ones(SEEN + 4)}, jax.random.key(0))[0]
     assert jnp.array_equal(seen, other)
 
 
@@ -175,8 +169,8 @@ def test_the_critic_alone_sees_what_is_privileged(rng: np.random.Generator) -> N
 def test_value_converges_to_what_is_known(terminated: bool, value: float) -> None:
     """One state, reward 1: V is 1 where it ends there, 1 / (1 - gamma) where only time cuts."""
     agent = replace(AGENT, gamma=0.9, epochs=4, lr=3e-3, minibatches=4)
-    state = agent.init(jax.random.key(0), jnp.zeros(O), jnp.zeros(A))
-    zeros, ones = jnp.zeros((8, 8, O)), jnp.ones((8, 8))
+    state = agent.init(jax.random.key(0), jnp.zeros(SEEN), jnp.zeros(A))
+    zeros, ones = jnp.zeros((8, 8, SEEN)), jnp.ones((8, 8))
     aux = {"logp": -ones, "mean": jnp.zeros((8, 8, A)), "log_std": jnp.zeros((8, 8, A))}
     batch = Transition(
         zeros, jnp.zeros((8, 8, A)), ones, ones * terminated > 0, ones > 0, zeros, aux
@@ -184,7 +178,9 @@ def test_value_converges_to_what_is_known(terminated: bool, value: float) -> Non
     keys = jax.random.split(jax.random.key(1), 150)
     step = jax.jit(lambda s: jax.lax.scan(lambda s, k: agent.update(s, batch, k), s, keys)[0])
     state = step(state)
-    assert agent.value(state.critic.params, state, jnp.zeros(O)) == pytest.approx(value, rel=0.05)
+    assert agent.value(state.critic.params, state, jnp.zeros(SEEN)) == pytest.approx(
+        value, rel=0.05
+    )
 
 
 def test_learning_rate_follows_the_measured_kl() -> None:
@@ -196,7 +192,7 @@ def test_learning_rate_follows_the_measured_kl() -> None:
 
 @pytest.mark.parametrize("platform", ["cuda", "tpu"])
 def test_update_lowers_for(platform: str, rng: np.random.Generator) -> None:
-    state = AGENT.init(jax.random.key(0), jnp.zeros(O), jnp.zeros(A))
+    state = AGENT.init(jax.random.key(0), jnp.zeros(SEEN), jnp.zeros(A))
     batch = transitions(rng, state)
     words = jax.random.key_data(jax.random.key(0))
 
