@@ -39,7 +39,7 @@ class Record:
                 "system": platform.platform(), "cpu": _cpu(), "cores": os.cpu_count(),
                 "devices": [str(d) for d in jax.devices()],
             },
-            "matmul_precision": jax.config.read("jax_default_matmul_precision"),
+            "matmul_precision": jax.config.jax_default_matmul_precision,  # pyright: ignore
             "steps": steps,
         } | {name: _plain(fact) for name, fact in facts.items()}  # fmt: skip
         self.update()
