@@ -15,6 +15,10 @@ A task runs on a physics ("yes"), or the table names what that physics lacks or 
 without a word; `envs.make` refuses it with the same words.
 The `-newton` tasks are Gymnasium's humanoids on a solver that MJX has.
 
+MJX is float32, and turns the pyramid of friction of a capsule that stands steeper than 60 degrees
+on a plane another way than MuJoCo does: single accelerations of Ant and the humanoids then differ,
+and nothing else does, as `tests/test_mjx_parity.py` shows.
+
 | task | native | mjx |
 |---|---|---|
 """

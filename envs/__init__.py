@@ -62,14 +62,10 @@ def names() -> list[str]:
 
 def make_task(name: str, **overrides: Any) -> Task:
     """The task `name` with fields replaced."""
-    made = TASKS[_known("environment", name, names())]()
-    return replace(
-        made,
-        **{
-            _known(f"field of {name}", k, [f.name for f in fields(made)]): v
-            for k, v in overrides.items()
-        },
-    )
+    made: Any = TASKS[_known("environment", name, names())]()
+    for field in overrides:
+        _known(f"field of {name}", field, [f.name for f in fields(made)])
+    return replace(made, **overrides)
 
 
 def make(

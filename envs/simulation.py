@@ -49,7 +49,8 @@ class Simulation:
     def reset(self, key: Key, context: PyTree = None) -> State:
         context = self.task.context() if context is None else context
         start_key, key = jax.random.split(key)
-        return self._begin(self._start(start_key, context), context, key)
+        start = self._start(start_key, context)
+        return self._begin(start, context, key, self.task.spec.settle)
 
     def reset_to(self, key: Key, qpos: Array, qvel: Array) -> State:
         """A fresh episode that begins at `qpos` [nq] and `qvel` [nv], all else drawn as ever."""
@@ -58,12 +59,14 @@ class Simulation:
         start = start._replace(
             qpos=jnp.asarray(qpos, start.qpos.dtype), qvel=jnp.asarray(qvel, start.qvel.dtype)
         )
-        return self._begin(start, context, key)
+        return self._begin(start, context, key, settle=0)
 
     def restart(self, state: State) -> State:
         start_key, key = jax.random.split(state.key)
         start = self._start(start_key, state.context)
-        data = self.physics.reset(state.sim.data, state.done, start.qpos, start.qvel, start.params)
+        data = self.physics.reset(
+            state.sim.data, state.done, start.qpos, start.qvel, start.params, self.task.spec.settle
+        )
         fresh = self._first(data, start, state.context, key)
         return self.select(state.done, fresh, state)
 
@@ -104,9 +107,9 @@ class Simulation:
         start = self.task.reset(key, context)
         return start._replace(params=self.physics.constants(start.params))
 
-    def _begin(self, start: Start, context: PyTree, key: Key) -> State:
+    def _begin(self, start: Start, context: PyTree, key: Key, settle: int) -> State:
         data = self.physics.reset(
-            self.physics.blank(), jnp.bool(True), start.qpos, start.qvel, start.params
+            self.physics.blank(), jnp.bool(True), start.qpos, start.qvel, start.params, settle
         )
         return self._first(data, start, context, key)
 
@@ -141,7 +144,7 @@ class Simulation:
     def _sense(
         self, disturbed: Disturbed | tuple[()], key: Key, raw: Readings
     ) -> tuple[Readings, Disturbed | tuple[()]]:
-        if self.disturbance:
+        if self.disturbance and isinstance(disturbed, Disturbed):
             return self.disturbance.sense(disturbed, key, raw)
         return raw, disturbed
 

@@ -35,7 +35,7 @@ def rollout(rng: np.random.Generator) -> tuple[np.ndarray, ...]:
 def test_advantages_are_the_oracles(rng: np.random.Generator) -> None:
     data = rollout(rng)
     ours = returns.gae(*map(jnp.asarray, data), gamma=0.9, lam=0.8)
-    assert close(ours, oracle.gae(*data, 0.9, 0.8))
+    assert close(ours, oracle.gae(*data, gamma=0.9, lam=0.8))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_advantages_are_the_oracles(rng: np.random.Generator) -> None:
 def test_planted_errors_in_advantages_are_caught(plant: Callable, rng: np.random.Generator) -> None:
     data = rollout(rng)
     wrong = returns.gae(*map(jnp.asarray, plant(*data)), gamma=0.9, lam=0.8)
-    assert not close(wrong, oracle.gae(*data, 0.9, 0.8))
+    assert not close(wrong, oracle.gae(*data, gamma=0.9, lam=0.8))
 
 
 def made(rng: np.random.Generator) -> tuple[State, Sample]:
@@ -81,7 +81,7 @@ def test_losses_are_the_oracles(rng: np.random.Generator) -> None:
     mean = oracle.mlp(host.obs, layers(state.actor.params))
     log_std = np.broadcast_to(np.asarray(state.actor.params["params"]["log_std"]), mean.shape)
     want, clipped = oracle.policy_loss(
-        mean, log_std, host.action, host.old["logp"], host.advantage, 0.2, 0.01
+        mean, log_std, host.action, host.old["logp"], host.advantage, clip=0.2, entropy_cost=0.01
     )
     loss, metrics = AGENT.policy_loss(state.actor.params, batch)
     assert close(loss, want)

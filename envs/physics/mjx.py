@@ -2,7 +2,7 @@
 
 import contextlib
 import io
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -101,6 +101,10 @@ class MJX:
     def failed(self, data: Data) -> Array:
         return data.failed
 
+    def qpos(self, data: Data) -> np.ndarray:
+        """Poses [..., nq] of fetched data; on the host."""
+        return np.asarray(data.state["qpos"])
+
     def constants(self, params: ParamsByField) -> ParamsByField:
         return self._native.constants(params)
 
@@ -138,7 +142,7 @@ class MJX:
         return reads
 
 
-def _field(d: mjx.Data, name: str) -> Array | None:
+def _field(d: mjx.Data, name: str) -> Any:
     """A field of MuJoCo's data, if MJX has it: some are among those of its implementation."""
     return getattr(d._impl if hasattr(d._impl, name) else d, name, None)
 
@@ -168,7 +172,7 @@ def unsupported(model: mujoco.MjModel, spec: TaskSpec) -> list[str]:
     said += [f"there is no field {f}" for f in spec.fields if _field(data, f) is None]
     stages = {s: model.sensor_needstage[model.sensor(s).id] for s in spec.sensors}
     late = [s for s, stage in stages.items() if stage == mujoco.mjtStage.mjSTAGE_ACC]
-    if late and data._impl.efc_J.size == 0:
+    if late and _field(data, "efc_J").size == 0:
         said.append(f"without constraints it leaves {', '.join(late)} at zero")
     staged = late if spec.derived == "current" else list(stages)
     if staged and model.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4:

@@ -11,7 +11,6 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -80,7 +79,8 @@ class Native:
         self, data: Data, mask: Array, qpos: Array, qvel: Array, params: ParamsByField,
         settle: int = 0,
     ) -> Data:  # fmt: skip
-        row, out, bad = self._call(partial(self._reset, settle), data.row, mask, qpos, qvel, params)
+        start = mask, qpos, qvel, params, jnp.int32(settle)
+        row, out, bad = self._call(self._reset, data.row, *start)
         reads = self._see(out, row)
         pick = lambda new, old: jnp.where(mask, new, old)  # noqa: E731
         return Data(row, jax.tree.map(pick, reads, data.reads), pick(bad, data.failed))
@@ -105,13 +105,12 @@ class Native:
     def constants(self, params: ParamsByField) -> ParamsByField:
         if not params:
             return {}
-        derived = [n for n in CONSTANTS if np.size(getattr(self.model, n)) and n not in params]
         shapes = {
-            n: jax.ShapeDtypeStruct(np.shape(getattr(self.model, n)), jnp.float32) for n in derived
+            n: jax.ShapeDtypeStruct(np.shape(getattr(self.model, n)), jnp.float32)
+            for n in self._derived(params)
         }
-        return dict(params) | jax.pure_callback(
-            self._constants, shapes, params, vmap_method="broadcast_all"
-        )
+        derived = jax.pure_callback(self._constants, shapes, params, vmap_method="broadcast_all")
+        return dict(params) | derived
 
     def _call(self, host, row: Array, *args) -> tuple[Array, Array, Array]:
         shapes = (
@@ -146,7 +145,7 @@ class Native:
             out = self._gather(batch, slice(None), post_constraint=self.post_constraint)
         return _words(after, lead), out.reshape(*lead, -1), failed.reshape(lead)
 
-    def _reset(self, settle, row, mask, qpos, qvel, params):
+    def _reset(self, row, mask, qpos, qvel, params, settle):
         lead, row = mask.shape, _rows(row, self.size).copy()
         out = np.zeros((len(row), self.width), np.float32)
         failed = np.zeros(len(row), bool)
@@ -158,8 +157,8 @@ class Native:
                 for name, value in {"qpos": qpos, "qvel": qvel}.items():
                     bound = batch.bind(name)
                     bound[ids] = np.asarray(value).reshape(bound.shape)[ids]
-                if settle:
-                    failed[ids] = _run(batch, lambda: batch.step(ids, nstep=settle))[ids]
+                if nstep := int(np.max(settle)):
+                    failed[ids] = _run(batch, lambda: batch.step(ids, nstep=nstep))[ids]
                     batch.bind("time")[ids] = 0
                 failed[ids] |= _run(batch, lambda: batch.forward(ids))[ids]
                 row[ids] = batch.state[ids]
@@ -172,26 +171,24 @@ class Native:
         name = next(iter(params))
         lead = params[name].shape[: params[name].ndim - np.ndim(getattr(self.model, name))]
         with self._lock:
-            batch = self._batch(math.prod(lead), tuple(sorted(params)))
-            for name, value in params.items():
-                _fill(batch.expand(name), value)
+            batch = self._batch(math.prod(lead), params)
             batch.set_const()
             return {
                 n: np.array(batch.expand(n), np.float32).reshape(*lead, *batch.expand(n).shape[1:])
-                for n in CONSTANTS
-                if np.size(getattr(self.model, n)) and n not in params
+                for n in self._derived(params)
             }
 
     def _load(self, row: np.ndarray, params) -> mjbatch.Batch:
         """A batch whose every world is its row and its params, whatever ran in it before."""
-        batch = self._batch(len(row), tuple(sorted(params)))
+        batch = self._batch(len(row), params)
         batch.state[:] = row
-        for name, value in params.items():
-            _fill(batch.expand(name), value)
         return batch
 
-    def _batch(self, worlds: int, fields: tuple[str, ...]) -> mjbatch.Batch:
-        key = (worlds, fields)
+    def _derived(self, params) -> list[str]:
+        return [n for n in CONSTANTS if np.size(getattr(self.model, n)) and n not in params]
+
+    def _batch(self, worlds: int, params) -> mjbatch.Batch:
+        key = (worlds, tuple(sorted(params)))
         if key not in self._batches:
             while len(self._batches) >= MAX_BATCHES:
                 self._batches.popitem(last=False)
@@ -201,6 +198,8 @@ class Native:
             for name in (*self.spec.fields, "sensordata"):
                 batch.bind(name)  # before the first call: what is bound later reads zero until next
         self._batches.move_to_end(key)
+        for name, value in params.items():
+            _fill(self._batches[key].expand(name), value)
         return self._batches[key]
 
     def _gather(self, batch: mjbatch.Batch, ids, post_constraint: bool) -> np.ndarray:

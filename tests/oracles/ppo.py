@@ -24,7 +24,7 @@ def _rows(*arrays):
     return [a.reshape(math.prod(lead), dim) for a in arrays], lead
 
 
-def gae(reward, value, next_value, terminated, truncated, gamma, lam):
+def gae(reward, value, next_value, terminated, truncated, *, gamma, lam):
     """Advantages [T, N]: A_t = sum_k (gamma lam)^k delta_{t+k}, up to the episode's end.
 
     delta = r + gamma V(s') - V(s) (GAE eqs. 10 and 16), where V(s') is dropped at a termination
@@ -85,7 +85,7 @@ def normal_kl(mean0, log_std0, mean1, log_std1):
     return out.reshape(lead)
 
 
-def policy_loss(mean, log_std, action, old_logp, advantage, clip, entropy_cost):
+def policy_loss(mean, log_std, action, old_logp, advantage, *, clip, entropy_cost):
     """Return (loss, clip fraction) over a batch.
 
     The loss is minus the clipped surrogate (PPO eq. 7), minus entropy_cost times the mean
@@ -138,7 +138,7 @@ def pooled_moments(batches):
     return mean, var
 
 
-def adam_steps(params, grads, lr, b1=0.9, b2=0.999, eps=1e-5, max_norm=0.5):
+def adam_steps(params, grads, lr, *, b1=0.9, b2=0.999, eps=1e-5, max_norm=0.5):
     """Final flat params after one clipped Adam update for each gradient of the list.
 
     A gradient whose norm exceeds max_norm is first scaled to that norm (Pascanu et al.). eps is
