@@ -25,10 +25,8 @@ from rl.types import Array
 
 NOT_COMPUTED = mujoco.mjtStage.mjSTAGE_NONE.value
 POSITION_AND_VELOCITY = mujoco.mjtStage.mjSTAGE_VEL.value
-FATAL = [
-    int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{field}"))
-    for field in ("QPOS", "QVEL", "QACC", "CTRL")
-]
+BAD = "QPOS", "QVEL", "QACC", "CTRL"
+FATAL = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{field}")) for field in BAD]
 # What mj_setConst derives from the fields a task may randomise.
 CONSTANTS = (
     "actuator_acc0", "actuator_length0", "body_invweight0", "body_subtreemass", "cam_mat0",
@@ -55,11 +53,8 @@ class Native:
         self.size = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_INTEGRATION)
         self.cameras = Cameras(model, spec.cameras)
         self._scratch = data = mujoco.MjData(model)  # written whole before it is read
-        self.layout: dict[str, tuple[int, ...]] = {
-            name: (model.sensor(name).dim[0],) for name in spec.sensors
-        }
-        for name in spec.fields:
-            self.layout[name] = np.shape(getattr(data, name))
+        self.layout = {name: (int(model.sensor(name).dim[0]),) for name in spec.sensors}
+        self.layout |= {name: np.shape(getattr(data, name)) for name in spec.fields}
         for name in spec.precise:
             self.layout[f"{name}.rest"] = self.layout[name]
         self.width = sum(math.prod(shape) for shape in self.layout.values())
@@ -79,8 +74,8 @@ class Native:
         self, data: Data, mask: Array, qpos: Array, qvel: Array, params: ParamsByField,
         settle: int = 0,
     ) -> Data:  # fmt: skip
-        start = mask, qpos, qvel, params, jnp.int32(settle)
-        row, out, bad = self._call(self._reset, data.row, *start)
+        how = mask, qpos, qvel, params, jnp.int32(settle)
+        row, out, bad = self._call(self._reset, data.row, *how)
         reads = self._see(out, row)
         pick = lambda new, old: jnp.where(mask, new, old)  # noqa: E731
         return Data(row, jax.tree.map(pick, reads, data.reads), pick(bad, data.failed))
@@ -137,8 +132,8 @@ class Native:
         lead, row = row.shape[:-2], _rows(row, self.size)
         with self._lock:
             batch = self._load(row, params)
-            for name, value in inputs.items():
-                _fill(batch.bind(name), value)
+            for name in inputs:
+                _fill(batch.bind(name), inputs[name])
             stage = POSITION_AND_VELOCITY if self.spec.derived == "current" else NOT_COMPUTED
             failed = _run(batch, lambda: batch.step(nstep=self.spec.substeps, stage=stage))
             after = np.where(failed[:, None], row, batch.state)
