@@ -29,7 +29,7 @@ PEER_WORLDS = 8  # the faster of its settings, and not the worse
 
 @dataclass(frozen=True)
 class Args:
-    peers: Path = Path(os.environ.get("PEERS_PYTHON", ".venv-peers/bin/python"))
+    peers: Path = Path(os.environ.get("SPEED_PEERS", ".venv-peers/bin/python"))
     steps: int = 1_000_000
     seeds: int = 5
 

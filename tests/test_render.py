@@ -1,0 +1,86 @@
+"""Pictures: as readings through a rollout, as video files, and a sentence where there is no GL."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import av
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import envs
+from envs import render
+from envs.gym_mujoco.inverted_pendulum import InvertedPendulum
+from envs.task import Camera, Readings, TaskSpec
+from rl import rollout
+from rl.policy import uniform
+from rl.types import Obs, PyTree
+
+
+@dataclass(frozen=True)
+class Seen(InvertedPendulum):
+    """The pendulum, with a picture of itself."""
+
+    @property
+    def spec(self) -> TaskSpec:
+        return replace(super().spec, cameras=(Camera(render.FREE, height=24, width=32),))
+
+    def observe(self, readings: Readings, command: PyTree, memory: PyTree) -> tuple[Obs, PyTree]:
+        state, memory = super().observe(readings, command, memory)
+        return {"policy": state, "image": readings[render.FREE]}, memory
+
+
+def test_a_declared_camera_goes_through_collect_as_uint8() -> None:
+    env, policy, worlds = envs.simulate(Seen()), uniform(1), 3
+    collect = jax.jit(lambda w, k: rollout.collect(env, policy, (), w, k, 6))
+    begun = jax.jit(lambda k: rollout.start(env, policy, (), k, worlds))(jax.random.key(0))
+    _, seen, _ = collect(begun, jax.random.key(1))
+    image = np.asarray(seen.obs["image"])
+    assert image.shape == (6, worlds, 24, 32, 3)
+    assert image.dtype == np.uint8
+    assert image.std() > 5  # something is drawn
+    assert (image[0, 0] != image[5, 0]).any()  # and it moves
+    went_on = ~np.asarray(seen.terminated | seen.truncated)[:-1]
+    assert went_on.any()
+    assert (image[1:] == np.asarray(seen.next_obs["image"])[:-1])[went_on].all()
+    model, pose = env.task.model(), env.physics.qpos(jax.device_get(begun.state.sim.data))
+    direct = render.Painter(model, Camera(render.FREE, 24, 32))
+    drawn = direct.paint(pose[0], render.mujoco.mjtState.mjSTATE_QPOS)
+    assert np.abs(drawn.astype(int) - np.asarray(begun.state.obs["image"][0])).mean() < 2
+
+
+def test_a_video_is_written_in_real_time(tmp_path: Path) -> None:
+    model = envs.make_task("HalfCheetah-v5").model()
+    poses = np.repeat(model.qpos0[None], 40, 0)
+    poses[:, 0] = np.linspace(0, 2, 40)
+    pictures = render.frames(model, poses)
+    assert pictures.shape == (40, 360, 480, 3)
+    render.video(tmp_path / "x.mp4", pictures, control_dt=0.05)
+    with av.open(tmp_path / "x.mp4") as file:
+        stream = file.streams.video[0]
+        assert stream.average_rate == 20
+        assert len(list(file.decode(stream))) == 40
+
+
+def test_without_gl_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    monkeypatch.setenv("PYOPENGL_PLATFORM", "no such thing")
+    render.choose_gl.cache_clear()
+    with pytest.raises(render.CannotRender, match="apt-get install"):
+        render.choose_gl()
+    monkeypatch.undo()
+    render.choose_gl.cache_clear()
+
+
+def test_without_a_display_the_viewer_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    model = envs.make_task("HalfCheetah-v5").model()
+    with pytest.raises(render.CannotRender, match="no display"):
+        render.view(model, model.qpos0[None], 0.05)
+
+
+def test_images_are_bytes_from_the_start() -> None:
+    shape = jax.eval_shape(envs.simulate(Seen()).reset, jax.random.key(0)).obs["image"]
+    assert shape.dtype == jnp.uint8
