@@ -151,7 +151,13 @@ class PPO:
     def update(self, state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:
         """All epochs on one batch of transitions [T, N, ...] of `policy(explore=True)`."""
         sample, target = self.samples(state, batch)
-        size = sample.advantage.shape[0] // self.minibatches
+        total = sample.advantage.shape[0]
+        size = total // self.minibatches
+        if size == 0:
+            raise ValueError(
+                f"{total} transitions do not fill {self.minibatches} minibatches: collect more "
+                "(--num-envs, --unroll) or lower --agent.minibatches."
+            )
 
         def step(state: State, index: Array) -> tuple[State, Metrics]:
             minibatch = jax.tree.map(lambda x: x[index], sample)
@@ -162,7 +168,7 @@ class PPO:
             return state._replace(actor=actor, critic=critic, lr=lr), m1 | m2
 
         def epoch(state: State, key: Key) -> tuple[State, Metrics]:
-            order = jax.random.permutation(key, sample.advantage.shape[0])
+            order = jax.random.permutation(key, total)
             order = order[: size * self.minibatches].reshape(self.minibatches, size)
             return jax.lax.scan(step, state, order)
 

@@ -16,6 +16,8 @@ def run(main: Callable[..., None], args_type: Any) -> None:
         main(parse(args_type, sys.argv[1:]))
     except (ValueError, FileNotFoundError) as error:
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("interrupted")
 
 
 def parse(args_type: Any, argv: list[str]) -> Any:

@@ -3,7 +3,6 @@
 python -m experiments.ppo --env HalfCheetah-v5 --steps 1000000 --seeds 3
 """
 
-import math
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -51,6 +50,7 @@ class Run(NamedTuple):
     agent: State
     worlds: rollout.Worlds
     iteration: Array  # [] int32
+    key: Key  # of the training to come
 
 
 def explorer(args: Args, env: Env) -> Policy:
@@ -58,17 +58,17 @@ def explorer(args: Args, env: Env) -> Policy:
 
 
 def begin(args: Args, env: Env, key: Key) -> Run:
-    agent_key, worlds_key = jax.random.split(key)
+    agent_key, worlds_key, key = jax.random.split(key, 3)
     obs = jax.tree.map(jnp.zeros_like, env.reset(key).obs)
     agent = args.agent.init(agent_key, obs, jnp.zeros(env.action_dim))
     params = args.agent.deploy(agent)
     worlds = rollout.start(env, explorer(args, env), params, worlds_key, args.num_envs)
-    return Run(agent, worlds, jnp.int32(0))
+    return Run(agent, worlds, jnp.int32(0), key)
 
 
-def iterate(args: Args, env: Env, run: Run, key: Key) -> tuple[Run, tuple[Metrics, Episodes]]:
+def iterate(args: Args, env: Env, run: Run) -> tuple[Run, tuple[Metrics, Episodes]]:
     """Collect a batch with the present policy and learn from it."""
-    collect_key, update_key = jax.random.split(jax.random.fold_in(key, run.iteration))
+    collect_key, update_key = jax.random.split(jax.random.fold_in(run.key, run.iteration))
     agent = run.agent
     if args.anneal and not args.agent.target_kl:
         agent = agent._replace(lr=args.agent.lr * (1 - run.iteration / iterations(args)))
@@ -77,47 +77,47 @@ def iterate(args: Args, env: Env, run: Run, key: Key) -> tuple[Run, tuple[Metric
         env, explorer(args, env), params, run.worlds, collect_key, args.unroll
     )
     agent, metrics = args.agent.update(agent, batch, update_key)
-    return Run(agent, worlds, run.iteration + 1), (metrics, episodes)
+    return Run(agent, worlds, run.iteration + 1, run.key), (metrics, episodes)
 
 
-def phase(args: Args, env: Env, run: Run, key: Key) -> tuple[Run, Metrics]:
+def phase(args: Args, env: Env, run: Run) -> tuple[Run, Metrics]:
     """As many iterations as the host leaves alone."""
-    run, (metrics, episodes) = jax.lax.scan(
-        lambda run, _: iterate(args, env, run, key), run, length=per_phase(args)
-    )
+    step = lambda run, _: iterate(args, env, run)  # noqa: E731
+    run, (metrics, episodes) = jax.lax.scan(step, run, length=per_phase(args))
     return run, jax.tree.map(jnp.mean, metrics) | episodes.means()
 
 
 def per_phase(args: Args) -> int:
     """Iterations between looks of the host: few enough that Ctrl-C is heard in seconds."""
-    return min(math.ceil(args.steps / (args.num_envs * args.unroll * PHASES)), MOST_PER_PHASE)
+    return min(-(-args.steps // (args.num_envs * args.unroll * PHASES)), MOST_PER_PHASE)
 
 
 def iterations(args: Args) -> int:
     """Enough for `steps`, in whole phases."""
-    return per_phase(args) * math.ceil(args.steps / (args.num_envs * args.unroll * per_phase(args)))
+    phase = per_phase(args)
+    return phase * -(-args.steps // (args.num_envs * args.unroll * phase))
 
 
 def main(args: Args) -> None:
     cli.use_threads(args.threads)
     env = envs.simulate(args.env, args.physics, threads=args.threads)
-    seeds = [args.seed + i for i in range(args.seeds)]
-    keys = jax.vmap(jax.random.key)(jnp.array(seeds))  # a seed alone and among others is one run
     check(args, env)
+    seeds = list(range(args.seed, args.seed + args.seeds))
+    keys = jax.vmap(jax.random.key)(jnp.array(seeds))  # a seed alone and among others is one run
     log = record.Record(
         args.out, args.steps, algorithm="ppo", env=args.env_name, config=asdict(args), seeds=seeds
     )
     clock = time.perf_counter()
     run = jax.jit(jax.vmap(lambda key: begin(args, env, key)))(keys)
-    train = jax.jit(jax.vmap(lambda run, key: phase(args, env, run, key)), donate_argnums=0)
-    train = train.lower(run, keys).compile()
+    train = jax.jit(jax.vmap(lambda run: phase(args, env, run)), donate_argnums=0)
+    train = train.lower(run).compile()
     log.update(compile_s=round(time.perf_counter() - clock, 2))
 
     clock, status, done = time.perf_counter(), "done", 0
     good = jax.device_get(args.agent.deploy(run.agent))
     try:
         while done < iterations(args):
-            run, metrics = train(run, keys)
+            run, metrics = train(run)
             metrics, done = jax.device_get(metrics), done + per_phase(args)
             step = done * args.num_envs * args.unroll
             log.log(step, metrics)
@@ -132,22 +132,18 @@ def main(args: Args) -> None:
 
 
 def check(args: Args, env: Env) -> None:
-    """Refuse what makes no sense or would not fit in memory."""
+    """Refuse what makes no sense or would not fit in memory, before anything is made."""
     cli.at_least_one(args, "steps", "seeds", "num_envs", "unroll", "eval_episodes")
-    if args.num_envs * args.unroll < args.agent.minibatches:
-        raise ValueError(
-            f"{args.num_envs} worlds x {args.unroll} steps do not fill "
-            f"{args.agent.minibatches} minibatches: raise --unroll or lower --agent.minibatches."
-        )
 
-    def batch(key: Key) -> Any:
+    def once(key: Key) -> Any:
         run = begin(args, env, key)
         policy, params = explorer(args, env), args.agent.deploy(run.agent)
-        return run, rollout.collect(env, policy, params, run.worlds, key, args.unroll)[1]
+        seen = rollout.collect(env, policy, params, run.worlds, key, args.unroll)[1]
+        return run, seen, args.agent.update(run.agent, seen, key)
 
-    once = memory.size(jax.eval_shape(batch, jax.random.key(0)))
+    run, seen, _ = jax.eval_shape(once, jax.random.key(0))
     memory.require(
-        4 * once * args.seeds,  # the batch, its samples, their shuffled copy, the worlds twice
+        4 * args.seeds * memory.size(run, seen),  # the batch, its samples, both shuffled
         f"{args.num_envs:,} worlds x {args.unroll} steps x {args.seeds} seeds",
         "lower --num-envs, --unroll or --seeds",
     )
