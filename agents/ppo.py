@@ -68,7 +68,7 @@ class PPO:
 
     def tx(self, lr: Array) -> optax.GradientTransformation:
         clip = optax.clip_by_global_norm(self.max_grad_norm)
-        return optax.chain(clip, optax.scale_by_adam(eps=1e-5), optax.scale(-lr))
+        return optax.flatten(optax.chain(clip, optax.scale_by_adam(eps=1e-5), optax.scale(-lr)))
 
     def init(self, key: Key, obs: Obs, action: Array) -> State:
         """State for one example of `obs` and `action` [A]."""
@@ -159,8 +159,7 @@ class PPO:
                 "(--num-envs, --unroll) or lower --agent.minibatches."
             )
 
-        def step(state: State, index: Array) -> tuple[State, Metrics]:
-            minibatch = jax.tree.map(lambda x: x[index], sample)
+        def step(state: State, minibatch: Sample) -> tuple[State, Metrics]:
             tx = self.tx(state.lr)
             actor, m1 = descend(tx, self.policy_loss, state.actor, minibatch)
             critic, m2 = descend(tx, self.value_loss, state.critic, minibatch)
@@ -170,7 +169,7 @@ class PPO:
         def epoch(state: State, key: Key) -> tuple[State, Metrics]:
             order = jax.random.permutation(key, total)
             order = order[: size * self.minibatches].reshape(self.minibatches, size)
-            return jax.lax.scan(step, state, order)
+            return jax.lax.scan(step, state, jax.tree.map(lambda x: x[order], sample))
 
         state, metrics = jax.lax.scan(epoch, state, jax.random.split(key, self.epochs))
         state = state._replace(
