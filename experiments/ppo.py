@@ -34,7 +34,7 @@ class Args:
     seed: int = 0
     seeds: int = 1  # independent runs, trained side by side
     num_envs: int = 64  # worlds per seed
-    unroll: int = 32  # steps of each world per iteration
+    unroll: int = 64  # steps of each world per iteration
     physics: Literal["auto", "native", "mjx"] = "auto"
     threads: int = 0  # for physics and XLA alike; 0: all this process has
     anneal: bool = True  # the learning rate falls to zero over the run

@@ -54,7 +54,7 @@ def recorded(task):
     return qpos, qvel, rng.uniform(low, high, (STATES, model.nu)).astype(np.float32)
 
 
-def step_from(physics):
+def step_from(physics, options=None):
     """Readings after a physics step from a state at rest in every other respect."""
 
     def run(qpos, qvel, ctrl):
@@ -65,7 +65,7 @@ def step_from(physics):
             data = physics.reset(data, jnp.bool(True), qpos, qvel, {})
         return physics.step(data, {"ctrl": ctrl}, {}).reads
 
-    return jax.jit(jax.vmap(run), compiler_options=UNTUNED)
+    return jax.jit(jax.vmap(run), compiler_options=options)
 
 
 def turned(model, qpos):
@@ -111,7 +111,9 @@ def test_a_step_is_natives(name):
     )  # fmt: skip
     native, ours = Native(task.model(), spec), MJX(task.model(), spec)
     states = recorded(task)
-    want, got = jax.tree.map(np.asarray, (step_from(native)(*states), step_from(ours)(*states)))
+    # Untuned, the pusher's cylinders take longer to run than they save in compiling.
+    step = step_from(ours, None if name == "Pusher-v5" else UNTUNED)
+    want, got = jax.tree.map(np.asarray, (step_from(native)(*states), step(*states)))
     assert np.abs(want["qvel"] - states[1]).max() > 1e-2, "nothing moved"
     pushed = np.abs(want["qacc"] - want["qacc_smooth"]).max(1) > 1
     # There MJX turns the pyramid of friction to the world's axes and MuJoCo to the capsule's: a
