@@ -166,7 +166,7 @@ class Native:
         name = next(iter(params))
         lead = params[name].shape[: params[name].ndim - np.ndim(getattr(self.model, name))]
         with self._lock:
-            batch = self._batch(math.prod(lead), params)
+            batch = self._batch(math.prod(lead), params, derive=True)
             batch.set_const()
             return {
                 n: np.array(batch.expand(n), np.float32).reshape(*lead, *batch.expand(n).shape[1:])
@@ -182,8 +182,8 @@ class Native:
     def _derived(self, params) -> list[str]:
         return [n for n in CONSTANTS if np.size(getattr(self.model, n)) and n not in params]
 
-    def _batch(self, worlds: int, params) -> mjbatch.Batch:
-        key = (worlds, tuple(sorted(params)))
+    def _batch(self, worlds: int, params, derive: bool = False) -> mjbatch.Batch:
+        key = (worlds, tuple(sorted(params)), derive)  # what set_const derives stays in its batch
         if key not in self._batches:
             while len(self._batches) >= MAX_BATCHES:
                 self._batches.popitem(last=False)
