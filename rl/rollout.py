@@ -115,11 +115,30 @@ def _restart(env: Env, state: State, pool: State | None, drawn: Array) -> State:
     """Fresh episodes where one ended; `drawn` starts of the pool are used up."""
     done = state.done
     if pool is None:
-        # Most ticks end no episode; under vmap over seeds this becomes a select, still right.
-        return jax.lax.cond(done.any(), jax.vmap(env.restart), lambda s: s, state)
+        return _restart_where_done(env, state)
     slot = (drawn + jnp.cumsum(done) - 1) % done.shape[0]
     fresh = jax.tree.map(lambda x: x[slot], pool)
     return jax.vmap(env.select)(done, fresh, state)
+
+
+def _restart_where_done(env: Env, state: State) -> State:
+    """Restart N worlds, at no cost in the many ticks that end no episode."""
+
+    @jax.custom_batching.custom_vmap
+    def restart(state: State) -> State:
+        return jax.lax.cond(state.done.any(), jax.vmap(env.restart), lambda s: s, state)
+
+    @restart.def_vmap
+    def over_seeds(size: int, batched: list[State], state: State) -> tuple[State, State]:
+        # A vmapped cond would run both branches every tick; S seeds of N worlds are S * N worlds.
+        whole = jax.tree.map(
+            lambda x, b: x if b else jnp.broadcast_to(x, (size, *x.shape)), state, batched[0]
+        )
+        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), whole)
+        fresh = jax.tree.map(lambda x, y: x.reshape(y.shape), restart(flat), whole)
+        return fresh, jax.tree.map(lambda _: True, fresh)
+
+    return restart(state)
 
 
 def _initial_carry(policy: Policy, params: Params, num_envs: int) -> Carry:

@@ -107,3 +107,18 @@ def test_collect_traces_the_step_once() -> None:
     for i in range(3):
         worlds = collect(worlds, jax.random.key(i))
     assert len(traced) == 1
+
+
+def test_seeds_side_by_side_are_the_seeds_alone() -> None:
+    env, policy = Count(), counting()
+
+    def run(key: Key) -> tuple:
+        begun = rollout.start(env, policy, (), key, 5)
+        return rollout.collect(env, policy, (), begun, key, 12)
+
+    keys = jax.random.split(jax.random.key(0), 3)
+    together = jax.jit(jax.vmap(run))(keys)
+    alone = [jax.jit(run)(key) for key in keys]
+    stacked = jax.tree.map(lambda *x: jnp.stack(x), *alone)
+    assert jax.tree.all(jax.tree.map(jnp.array_equal, together, stacked))
+    assert "cond" in str(jax.make_jaxpr(jax.vmap(run))(keys))  # no select: resets stay rare
