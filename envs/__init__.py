@@ -115,5 +115,5 @@ def simulate(
 def _known(what: str, name: str, among: list[str]) -> str:
     if name in among:
         return name
-    close = difflib.get_close_matches(name, among, n=3, cutoff=0.4) or among
-    raise ValueError(f"Unknown {what} {name!r}. Did you mean {', '.join(close)}?")
+    near = difflib.get_close_matches(name, among, n=3, cutoff=0.4) if len(among) > 4 else []
+    raise ValueError(f"Unknown {what} {name!r}. Did you mean {', '.join(near or among)}?")

@@ -3,6 +3,7 @@
 python -m experiments.ppo --env HalfCheetah-v5 --steps 1000000 --seeds 3
 """
 
+import math
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -71,7 +72,7 @@ def iterate(args: Args, env: Env, run: Run) -> tuple[Run, tuple[Metrics, Episode
     collect_key, update_key = jax.random.split(jax.random.fold_in(run.key, run.iteration))
     agent = run.agent
     if args.anneal and not args.agent.target_kl:
-        agent = agent._replace(lr=args.agent.lr * (1 - run.iteration / iterations(args)))
+        agent = agent._replace(lr=args.agent.lr * (1 - run.iteration / math.prod(plan(args))))
     params = args.agent.deploy(agent)
     worlds, batch, episodes = rollout.collect(
         env, explorer(args, env), params, run.worlds, collect_key, args.unroll
@@ -83,19 +84,15 @@ def iterate(args: Args, env: Env, run: Run) -> tuple[Run, tuple[Metrics, Episode
 def phase(args: Args, env: Env, run: Run) -> tuple[Run, Metrics]:
     """As many iterations as the host leaves alone."""
     step = lambda run, _: iterate(args, env, run)  # noqa: E731
-    run, (metrics, episodes) = jax.lax.scan(step, run, length=per_phase(args))
+    run, (metrics, episodes) = jax.lax.scan(step, run, length=plan(args)[1])
     return run, jax.tree.map(jnp.mean, metrics) | episodes.means()
 
 
-def per_phase(args: Args) -> int:
-    """Iterations between looks of the host: few enough that Ctrl-C is heard in seconds."""
-    return min(-(-args.steps // (args.num_envs * args.unroll * PHASES)), MOST_PER_PHASE)
-
-
-def iterations(args: Args) -> int:
-    """Enough for `steps`, in whole phases."""
-    phase = per_phase(args)
-    return phase * -(-args.steps // (args.num_envs * args.unroll * phase))
+def plan(args: Args) -> tuple[int, int]:
+    """Phases, and iterations in each: few enough that Ctrl-C is heard in seconds."""
+    total = -(-args.steps // (args.num_envs * args.unroll))
+    each = min(-(-total // PHASES), MOST_PER_PHASE)
+    return -(-total // each), each
 
 
 def main(args: Args) -> None:
@@ -113,13 +110,12 @@ def main(args: Args) -> None:
     train = train.lower(run).compile()
     log.update(compile_s=round(time.perf_counter() - clock, 2))
 
-    clock, status, done = time.perf_counter(), "done", 0
+    clock, status, (phases, each) = time.perf_counter(), "done", plan(args)
     good = jax.device_get(args.agent.deploy(run.agent))
     try:
-        while done < iterations(args):
+        for done in range(1, phases + 1):
             run, metrics = train(run)
-            metrics, done = jax.device_get(metrics), done + per_phase(args)
-            step = done * args.num_envs * args.unroll
+            metrics, step = jax.device_get(metrics), done * each * args.num_envs * args.unroll
             log.log(step, metrics)
             if nan := [k for k, v in metrics.items() if k.endswith("loss") and np.isnan(v).any()]:
                 status = f"failed: {nan[0]} became NaN by step {step:,}"
@@ -138,15 +134,16 @@ def check(args: Args, env: Env) -> None:
     def once(key: Key) -> Any:
         run = begin(args, env, key)
         policy, params = explorer(args, env), args.agent.deploy(run.agent)
-        seen = rollout.collect(env, policy, params, run.worlds, key, args.unroll)[1]
-        return run, seen, args.agent.update(run.agent, seen, key)
+        return run, rollout.collect(env, policy, params, run.worlds, key, args.unroll)[1]
 
-    run, seen, _ = jax.eval_shape(once, jax.random.key(0))
+    key = jax.random.key(0)
+    run, seen = jax.eval_shape(once, key)
     memory.require(
         4 * args.seeds * memory.size(run, seen),  # the batch, its samples, both shuffled
         f"{args.num_envs:,} worlds x {args.unroll} steps x {args.seeds} seeds",
         "lower --num-envs, --unroll or --seeds",
     )
+    jax.eval_shape(args.agent.update, run.agent, seen, key)  # says what its batch is too small for
 
 
 if __name__ == "__main__":
