@@ -21,6 +21,9 @@ from scipy.stats import ks_2samp
 import envs
 from envs.dmc import models
 
+# dm_control does this where NumPy is 2.5; the oracle is not ours to mend.
+pytestmark = pytest.mark.filterwarnings("ignore:Setting the shape on a NumPy array")
+
 TASKS = [name for name in envs.names() if name.startswith("dmc-")]
 SINGLE, FREE_RUNNING, STARTS = 500, 20, 8
 TOLERANCE = 1e-5
