@@ -54,7 +54,7 @@ class PPO:
     lam: float = 0.95
     clip: float = 0.2  # of the probability ratio
     epochs: int = 10
-    minibatches: int = 32
+    minibatches: int = 64
     entropy_cost: float = 0.0
     max_grad_norm: float = 0.5
     target_kl: float = 0.0  # KL per update that the learning rate is adapted to; 0: leave it
