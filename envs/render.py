@@ -1,5 +1,6 @@
 """All that draws: cameras as readings, videos off screen (EGL, else OSMesa), and the viewer."""
 
+import copy
 import importlib
 import os
 import subprocess
@@ -24,6 +25,7 @@ NO_GL = (
     "(Debian, Ubuntu: apt-get install libegl1 libgl1, or libosmesa6) or set MUJOCO_GL."
 )
 PROBE = "import mujoco; mujoco.Renderer(mujoco.MjModel.from_xml_string('<mujoco/>'), 8, 8).render()"
+FLOOR = 10.0  # m, half a side: a plane at least as large is a floor, not a table
 FREE = "free"  # a Camera of this name is the model's default view
 
 
@@ -115,9 +117,23 @@ class Cameras:
 
 
 def spectator(model: mujoco.MjModel, height: int = 360, width: int = 480) -> Painter:
-    """A painter at the model's tracking camera, if it has one, else at its default view."""
-    names = [model.camera(i).name for i in range(model.ncam)]
-    return Painter(model, Camera("track" if "track" in names else FREE, height, width))
+    """A painter at the model's first camera, or where there is none at its default view."""
+    name = model.camera(0).name if model.ncam else ""
+    return Painter(endless(model), Camera(name or FREE, height, width))
+
+
+def endless(model: mujoco.MjModel) -> mujoco.MjModel:
+    """`model` with its large floors drawn without an edge: a robot that runs soon leaves them."""
+    model = copy.copy(model)
+    for geom in np.flatnonzero(model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE):
+        half, material = model.geom_size[geom, :2].copy(), model.geom_matid[geom]
+        if half.min() < FLOOR:
+            continue
+        model.geom_size[geom, :2] = 0
+        if material >= 0 and not model.mat_texuniform[material]:
+            model.mat_texrepeat[material] /= half  # it repeats by the metre now
+            model.mat_texuniform[material] = True
+    return model
 
 
 def frames(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray:
@@ -141,6 +157,7 @@ def view(model: mujoco.MjModel, qpos: np.ndarray, control_dt: float) -> None:
         raise CannotRender("There is no display for a window; leave --viewer out to get a video.")
     import mujoco.viewer as viewer  # needs a display already to be imported
 
+    model = endless(model)
     data = mujoco.MjData(model)
     with viewer.launch_passive(model, data) as window:
         while window.is_running():

@@ -20,10 +20,10 @@ def run(main: Callable[..., None], args_type: Any) -> None:
         sys.exit("interrupted")
 
 
-def parse(args_type: Any, argv: list[str]) -> Any:
-    """`args_type` from `argv`, its field `env` being the task that `--env` names."""
+def parse(args_type: Any, args: list[str]) -> Any:
+    """`args_type` from `args`, its field `env` being the task that `--env` names."""
     defaults, rest = args_type(), []
-    name, words = defaults.env_name, iter(argv)
+    name, words = defaults.env_name, iter(args)
     for word in words:
         flag, _, value = word.partition("=")
         if flag == "--env":

@@ -63,6 +63,17 @@ def test_a_video_is_written_in_real_time(tmp_path: Path) -> None:
         assert len(list(file.decode(stream))) == 40
 
 
+@pytest.mark.parametrize("name", ["HalfCheetah-v5", "Hopper-v5"])
+def test_a_robot_that_runs_far_still_has_a_floor(name: str) -> None:
+    model = envs.make_task(name).model()
+    poses = np.stack([model.qpos0] * 3)
+    poses[1:, 0] = 300  # m; Gymnasium's floors end at 20 to 40, and one frame late MuJoCo centres
+    near, _, far = render.frames(model, poses)[:, -40:].astype(float).std((1, 2))
+    assert near.min() > 30  # the squares of the floor
+    assert far == pytest.approx(near, rel=0.3)
+    assert model.geom_size[0, 0] > 0  # physics' own model is left alone
+
+
 def test_without_gl_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUJOCO_GL", "egl")
     monkeypatch.setenv("PYOPENGL_PLATFORM", "no such thing")

@@ -1,0 +1,69 @@
+"""The documents keep their word: code runs, commands parse, files and targets are there."""
+
+import importlib
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+import tyro
+
+import envs
+from experiments import cli
+from rl.types import Transition
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks/peers/README.md"]
+BLOCKS = [
+    (language, text)
+    for page in PAGES
+    for language, text in re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(), re.S | re.M)
+]
+COMMANDS = [
+    line.split("#")[0].strip()
+    for language, text in BLOCKS
+    if not language
+    for line in text.splitlines()
+]
+
+
+def given() -> dict[str, Any]:
+    """What the page's pieces of code take for granted."""
+    env = envs.make("HalfCheetah-v5")
+    key, obs, action = jax.random.key(0), jnp.zeros(17), jnp.zeros(6)
+    shape, flag = (64, 2), jnp.zeros((64, 2), bool)
+    moment = jnp.zeros((*shape, 6))
+    aux = {"logp": jnp.zeros(shape), "mean": moment, "log_std": moment}
+    many = jnp.zeros((*shape, 17))
+    batch = Transition(many, jnp.zeros((*shape, 6)), jnp.zeros(shape), flag, flag, many, aux)
+    return {"env": env, "key": key, "obs": obs, "action": action, "batch": batch}
+
+
+@pytest.mark.parametrize("code", [t for language, t in BLOCKS if language == "python"])
+def test_code_runs(code: str) -> None:
+    exec(compile(code, "README.md", "exec"), given())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_is_one(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, *words = shlex.split(command) or [""]
+    if program == "make":
+        known = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M)
+        assert words[0] in known
+    elif program == "python" and words[0] == "-m":
+        module, words = importlib.import_module(words[1]), words[2:]
+        monkeypatch.setattr(sys, "argv", [command, *words])
+        if "--help" in words:
+            words.remove("--help")
+        parse = cli.parse if hasattr(module.Args, "env_name") else tyro.cli
+        assert isinstance(parse(module.Args, args=words), module.Args)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", page.read_text())
+    assert all((page.parent / link).exists() for link in links if "://" not in link), links
