@@ -17,12 +17,12 @@ from rl import norm
 from rl.nets import MLP, Gaussian, apply, flatten, normal, normal_entropy, normal_kl, normal_logp
 from rl.policy import Policy, memoryless
 from rl.returns import gae
-from rl.train import Params, Trainable, descend, trainable
-from rl.types import Array, Key, Metrics, Obs, Transition, view
+from rl.train import Trainable, descend, trainable
+from rl.types import Array, Key, Metrics, Obs, Params, Transition, view
 
 
 class State(NamedTuple):
-    """Arrays only: checkpoint it, vmap it over seeds, carry it through scan."""
+    """Arrays only: save it, vmap it over seeds, carry it through scan."""
 
     actor: Trainable
     critic: Trainable
@@ -57,7 +57,7 @@ class PPO:
     minibatches: int = 64
     entropy_cost: float = 0.0
     max_grad_norm: float = 0.5
-    target_kl: float = 0.0  # KL per update that the learning rate is adapted to; 0: leave it
+    target_kl: float = 0.0  # mean KL of an epoch that the learning rate seeks; 0: leave it
 
     def actor(self, action_dim: int) -> Gaussian:
         return Gaussian(action_dim, self.hidden)
@@ -101,9 +101,9 @@ class PPO:
         """All a policy needs: the actor and its normaliser."""
         return {"actor": state.actor.params, "obs": state.obs}
 
-    def value(self, params: Params, state: State, critic_obs: Array) -> Array:
-        """Value [...] in the reward's units of normalised critic observations [..., O]."""
-        v = apply(self.critic, params, critic_obs).squeeze(-1)
+    def value(self, state: State, critic_obs: Array) -> Array:
+        """Value [...], in the reward's units; `critic_obs` [..., O] is normalised already."""
+        v = apply(self.critic, state.critic.params, critic_obs).squeeze(-1)
         return v * jnp.sqrt(state.returns.var) + state.returns.mean
 
     def policy_loss(self, params: Params, batch: Sample) -> tuple[Array, Metrics]:
@@ -131,8 +131,7 @@ class PPO:
         """What to learn from transitions [T, N, ...], flat [T * N, ...], and the raw targets."""
         known = norm.normalise(state.critic_obs, flatten(view(batch.obs, "critic")))
         after = norm.normalise(state.critic_obs, flatten(view(batch.next_obs, "critic")))
-        value = self.value(state.critic.params, state, known)
-        next_value = self.value(state.critic.params, state, after)
+        value, next_value = self.value(state, known), self.value(state, after)
         advantage = gae(
             batch.reward, value, next_value, batch.terminated, batch.truncated,
             gamma=self.gamma, lam=self.lam,
@@ -153,23 +152,23 @@ class PPO:
         sample, target = self.samples(state, batch)
         total = sample.advantage.shape[0]
         size = total // self.minibatches
-        if size == 0:
+        if size < 2:  # one advantage, normalised, is 0 and teaches nothing
             raise ValueError(
-                f"{total} transitions do not fill {self.minibatches} minibatches: collect more "
-                "(--num-envs, --unroll) or lower --agent.minibatches."
+                f"{total} transitions do not fill {self.minibatches} minibatches of 2 or more: "
+                "collect more (--num-envs, --unroll) or lower --agent.minibatches."
             )
 
         def step(state: State, minibatch: Sample) -> tuple[State, Metrics]:
             tx = self.tx(state.lr)
             actor, m1 = descend(tx, self.policy_loss, state.actor, minibatch)
             critic, m2 = descend(tx, self.value_loss, state.critic, minibatch)
-            lr = self.adapt(state.lr, m1["kl"])
-            return state._replace(actor=actor, critic=critic, lr=lr), m1 | m2
+            return state._replace(actor=actor, critic=critic), m1 | m2
 
         def epoch(state: State, key: Key) -> tuple[State, Metrics]:
             order = jax.random.permutation(key, total)
             order = order[: size * self.minibatches].reshape(self.minibatches, size)
-            return jax.lax.scan(step, state, jax.tree.map(lambda x: x[order], sample))
+            state, seen = jax.lax.scan(step, state, jax.tree.map(lambda x: x[order], sample))
+            return state._replace(lr=self.adapt(state.lr, seen["kl"].mean())), seen
 
         state, metrics = jax.lax.scan(epoch, state, jax.random.split(key, self.epochs))
         state = state._replace(
@@ -177,10 +176,11 @@ class PPO:
             critic_obs=norm.update(state.critic_obs, flatten(view(batch.obs, "critic"))),
             returns=norm.update(state.returns, target),
         )
-        return state, jax.tree.map(jnp.mean, metrics) | {"value": target.mean(), "lr": state.lr}
+        return state, jax.tree.map(jnp.mean, metrics) | {"target": target.mean(), "lr": state.lr}
 
     def adapt(self, lr: Array, kl: Array) -> Array:
-        """Learning rate for a measured KL (Schulman et al. 2017, section 4, on the step size)."""
+        """Learning rate, in [1e-5, 1e-2], after an epoch of mean `kl` (Rudin et al. 2022,
+        arXiv:2109.11978, whose PPO does so after each of its few minibatches)."""
         if not self.target_kl:
             return lr
         factor = jnp.where(kl > 2 * self.target_kl, 1 / 1.5, 1.0)

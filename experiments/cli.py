@@ -1,5 +1,6 @@
 """The command line: `--env NAME --env.<field> VALUE`, and errors as one sentence."""
 
+import operator
 import os
 import sys
 from collections.abc import Callable
@@ -36,11 +37,10 @@ def parse(args_type: Any, args: list[str]) -> Any:
 
 
 def at_least_one(args: Any, *names: str) -> None:
-    """Raise unless each of these counts is positive."""
+    """Raise unless each of these counts ("seeds", "agent.epochs") is positive."""
     for name in names:
-        if getattr(args, name) < 1:
-            flag = name.replace("_", "-")
-            raise ValueError(f"--{flag} is {getattr(args, name)}; it needs at least 1.")
+        if (count := operator.attrgetter(name)(args)) < 1:
+            raise ValueError(f"--{name.replace('_', '-')} is {count}; it needs at least 1.")
 
 
 def use_threads(threads: int) -> None:

@@ -30,23 +30,23 @@ AGENTS = {"ppo": PPO}
 class Args:
     run: tyro.conf.Positional[Path]  # a run's directory
     seed: int | None = None  # which of the run's seeds; None: its first
-    episodes: int = 16
-    video: bool = True  # write RUN/video.mp4
+    episodes: int = 32
+    video: bool = True  # write RUN/video.mp4, or video-SEED.mp4 where a seed is named
     viewer: bool = False  # a window instead
 
 
 def load(run: Path, seed: int | None = None) -> tuple[Simulation, Policy, Params]:
     """The environment, evaluation policy and parameters of a run's `seed`."""
+    where = run / "manifest.json"
+    if not where.is_file():
+        raise ValueError(f"{run} is no run: it has no manifest.json.")
     try:
-        manifest = json.loads((run / "manifest.json").read_text())
+        manifest = json.loads(where.read_text())
         config = manifest["config"]
         agent = AGENTS[manifest["algorithm"]](**_tuples(config["agent"]))
         env = envs.make(manifest["env"], config["physics"], **_tuples(config["env"]))
-    except FileNotFoundError as error:
-        raise ValueError(f"{run} is no run: it has no manifest.json.") from error
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
-        where = run / "manifest.json"
-        raise ValueError(f"{where} is damaged or of another version: {error}") from error
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise ValueError(f"{where} is damaged or of another version: {error!r}.") from error
     seed = manifest["seeds"][0] if seed is None else seed
     if seed not in manifest["seeds"]:
         raise ValueError(f"{run} has no seed {seed}; it has {manifest['seeds']}.")
@@ -68,7 +68,8 @@ def episode(env: Simulation, policy: Policy, params: Params, key: Key) -> tuple[
         return worlds, (worlds.state.sim.data, seen)
 
     def whole(key: Key) -> Any:
-        worlds = rollout.start(env, policy, params, key, 1)
+        start_key, key = jax.random.split(key)
+        worlds = rollout.start(env, policy, params, start_key, 1)
         first = worlds.state.sim.data
         return first, jax.lax.scan(tick, worlds, jax.random.split(key, env.horizon))[1]
 
@@ -80,13 +81,14 @@ def episode(env: Simulation, policy: Policy, params: Params, key: Key) -> tuple[
 
 
 def film(run: Path, seed: int | None) -> None:
-    """Write run/video.mp4 and say so, or why it cannot be."""
+    """Write run/video.mp4, of `seed` if named, and say so, or why it cannot be."""
     env, policy, params = load(run, seed)
     poses, total = episode(env, policy, params, jax.random.key(0))
+    path = run / ("video.mp4" if seed is None else f"video-{seed}.mp4")
     try:
         pictures = render.frames(env.task.model(), poses)
-        render.video(run / "video.mp4", pictures, env.control_dt)
-        print(f"video    {run / 'video.mp4'} (return {total:.1f})")
+        render.video(path, pictures, env.control_dt)
+        print(f"video    {path} (return {total:.1f})")
     except render.CannotRender as error:
         print(f"no video: {error}")
 
@@ -98,26 +100,25 @@ def judge(env: Simulation, policy: Policy, params: Params, episodes: int) -> np.
     return np.asarray(judged(params))
 
 
-def conclude(log: record.Record, params: Params, episodes: int, video: bool) -> None:
-    """Save the policies (leaves [seeds, ...]), judge them, draw, film, and say where all is."""
-    run, seeds = log.out, log.manifest["seeds"]
-    for i, seed in enumerate(seeds):
-        checkpoint.save_params(
-            run / f"policy-{seed}.safetensors", jax.tree.map(lambda x, i=i: x[i], params)
-        )
+def conclude(log: record.Record, episodes: int, video: bool) -> None:
+    """Draw the curve, judge the saved policies, film one, and say where all is."""
+    run = log.out
+    title = f"{log.manifest['algorithm'].upper()} on {log.manifest['env']}"
+    if (run / "metrics.jsonl").exists():
+        print(f"curve    {record.curve(run, title)}")
     if log.manifest["status"] != "done":
         sys.exit(f"{log.manifest['status']}; the last good parameters are in {run}")
-    returns = np.stack([judge(*load(run, seed), episodes) for seed in seeds])
+    returns = np.stack([judge(*load(run, seed), episodes) for seed in log.manifest["seeds"]])
     log.update(eval_returns=returns)
-    title = f"{log.manifest['algorithm'].upper()} on {log.manifest['env']}"
-    print(f"curve    {record.curve(run, title)}")
     if video:
-        film(run, seeds[0])
+        film(run, seed=None)
     print(f"play it  python -m experiments.play {run}")
     print(f"eval_return: {returns.mean():.1f}")
 
 
 def main(args: Args) -> None:
+    if args.episodes < 1:
+        raise ValueError(f"--episodes is {args.episodes}; it needs at least 1.")
     env, policy, params = load(args.run, args.seed)
     if args.viewer:
         poses, _ = episode(env, policy, params, jax.random.key(0))

@@ -11,7 +11,6 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import tyro
 
 import envs
@@ -23,7 +22,7 @@ from rl.policy import Policy
 from rl.rollout import Episodes
 from rl.types import Array, Key, Metrics
 
-PHASES = 100  # times the host looks in, at least: to log, to save, to notice trouble
+PHASES = 100  # times the host looks in, about: to log, to save, to notice trouble
 MOST_PER_PHASE = 32  # iterations
 
 
@@ -31,14 +30,14 @@ MOST_PER_PHASE = 32  # iterations
 class Args:
     env: Any = field(default_factory=lambda: envs.make_task("HalfCheetah-v5"))  # `--env NAME`
     env_name: tyro.conf.Suppress[str] = "HalfCheetah-v5"
-    steps: int = 1_000_000  # environment steps per seed
+    steps: int = 1_000_000  # environment steps per seed, rounded up to whole phases
     seed: int = 0
     seeds: int = 1  # independent runs, trained side by side
     num_envs: int = 64  # worlds per seed
     unroll: int = 64  # steps of each world per iteration
     physics: Literal["auto", "native", "mjx"] = "auto"
     threads: int = 0  # for physics and XLA alike; 0: all this process has
-    anneal: bool = True  # the learning rate falls to zero over the run
+    anneal: bool = True  # the learning rate falls to zero, unless agent.target_kl steers it
     eval_episodes: int = 32
     video: bool = True
     out: Path = Path("runs/ppo")
@@ -109,27 +108,28 @@ def main(args: Args) -> None:
     train = jax.jit(jax.vmap(lambda run: phase(args, env, run)), donate_argnums=0)
     train = train.lower(run).compile()
     log.update(compile_s=round(time.perf_counter() - clock, 2))
-
+    log.save(jax.device_get(args.agent.deploy(run.agent)))
     clock, status, (phases, each) = time.perf_counter(), "done", plan(args)
-    good = jax.device_get(args.agent.deploy(run.agent))
     try:
         for done in range(1, phases + 1):
             run, metrics = train(run)
             metrics, step = jax.device_get(metrics), done * each * args.num_envs * args.unroll
             log.log(step, metrics)
-            if nan := [k for k, v in metrics.items() if k.endswith("loss") and np.isnan(v).any()]:
-                status = f"failed: {nan[0]} became NaN by step {step:,}"
+            params = jax.device_get(args.agent.deploy(run.agent))
+            if what := record.not_finite(metrics, params):
+                status = f"failed: {what} became NaN or infinite by step {step:,}"
                 break
-            good = jax.device_get(args.agent.deploy(run.agent))
+            log.save(params)
     except KeyboardInterrupt:
         status = "stopped by Ctrl-C"
     log.update(status=status, train_s=round(time.perf_counter() - clock, 2))
-    play.conclude(log, good, args.eval_episodes, args.video)
+    play.conclude(log, args.eval_episodes, args.video)
 
 
 def check(args: Args, env: Env) -> None:
     """Refuse what makes no sense or would not fit in memory, before anything is made."""
     cli.at_least_one(args, "steps", "seeds", "num_envs", "unroll", "eval_episodes")
+    cli.at_least_one(args, "agent.epochs", "agent.minibatches")
 
     def once(key: Key) -> Any:
         run = begin(args, env, key)

@@ -16,6 +16,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from rl import checkpoint
+from rl.types import Params
+
 SCHEMA = 1
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "mujoco", "mujoco-mjx", "gymnasium", "numpy")
 
@@ -64,6 +67,12 @@ class Record:
         self.shown = row.get("episode_return", self.shown)
         self._bar(step, wall)
 
+    def save(self, params: Params) -> None:
+        """Write each seed's policy (leaves [seeds, ...]) in the place of an earlier one."""
+        for i, seed in enumerate(self.manifest["seeds"]):
+            mine = jax.tree.map(lambda x, i=i: x[i], params)
+            checkpoint.save_params(self.out / f"policy-{seed}.safetensors", mine)
+
     def _bar(self, step: int, wall: float) -> None:
         share = min(step / self.steps, 1)
         shown = f"{'-':>8}" if self.shown is None else f"{np.mean(self.shown):8.1f}"
@@ -76,6 +85,14 @@ class Record:
         elif int(10 * share) > int(10 * self.told):  # a log file wants ten lines, not a film
             print(line, flush=True)
             self.told = share
+
+
+def not_finite(metrics: Mapping[str, Any], params: Params) -> str:
+    """The first loss, or "a parameter", that is NaN or infinite; empty if none is."""
+    for name, value in metrics.items():
+        if name.endswith("loss") and not np.isfinite(value).all():
+            return name
+    return "" if all(np.isfinite(x).all() for x in jax.tree.leaves(params)) else "a parameter"
 
 
 def read_metrics(out: Path) -> list[dict[str, Any]]:

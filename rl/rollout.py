@@ -32,8 +32,8 @@ class Episodes(NamedTuple):
         """Return and length over the ended episodes (NaN if none), and the counts."""
         count = self.ended.sum()
         return {
-            "episode_return": (self.returns * self.ended).sum() / count,
-            "episode_length": (self.lengths * self.ended).sum() / count,
+            "episode_return": jnp.where(self.ended, self.returns, 0).sum() / count,
+            "episode_length": jnp.where(self.ended, self.lengths, 0).sum() / count,
             "episodes": count,
             "failed": self.failed.sum(),
             "reused_starts": self.reused.sum(),

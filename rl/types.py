@@ -29,7 +29,11 @@ class Transition(NamedTuple):
 
 
 def view(obs: Obs, who: str) -> Obs:
-    """What `who` ("policy" or "critic") sees: its entry, else the policy's, else all of `obs`."""
+    """What `who` ("policy" or "critic") sees of `obs`.
+
+    Its own entry of a dict, else the policy's, else everything but the critic's.
+    """
     if not isinstance(obs, dict):
         return obs
-    return obs.get(who, obs.get("policy", obs))
+    common = {name: x for name, x in obs.items() if name != "critic"}
+    return obs.get(who, obs.get("policy", common))

@@ -11,7 +11,7 @@ import pytest
 
 from agents.ppo import PPO, Sample, State
 from rl import nets, norm, returns
-from rl.types import Transition
+from rl.types import Transition, view
 from tests.oracles import ppo as oracle
 
 T, N, SEEN, A = 12, 5, 3, 2
@@ -178,9 +178,7 @@ def test_value_converges_to_what_is_known(terminated: bool, value: float) -> Non
     keys = jax.random.split(jax.random.key(1), 150)
     step = jax.jit(lambda s: jax.lax.scan(lambda s, k: agent.update(s, batch, k), s, keys)[0])
     state = step(state)
-    assert agent.value(state.critic.params, state, jnp.zeros(SEEN)) == pytest.approx(
-        value, rel=0.05
-    )
+    assert agent.value(state, jnp.zeros(SEEN)) == pytest.approx(value, rel=0.05)
 
 
 def test_learning_rate_follows_the_measured_kl() -> None:
@@ -188,6 +186,24 @@ def test_learning_rate_follows_the_measured_kl() -> None:
     assert agent.adapt(lr, jnp.float32(0.03)) < lr < agent.adapt(lr, jnp.float32(0.001))
     assert agent.adapt(lr, jnp.float32(0.01)) == lr
     assert AGENT.adapt(lr, jnp.float32(1.0)) == lr
+
+
+@pytest.mark.parametrize(("target_kl", "factor"), [(1e-9, 1 / 1.5), (1e9, 1.5)])
+def test_learning_rate_is_adapted_once_an_epoch(
+    target_kl: float, factor: float, rng: np.random.Generator
+) -> None:
+    agent = replace(AGENT, target_kl=target_kl, lr=1e-4, epochs=3)
+    state = agent.init(jax.random.key(0), jnp.zeros(SEEN), jnp.zeros(A))
+    after, _ = agent.update(state, transitions(rng, state), jax.random.key(1))
+    assert after.lr == pytest.approx(1e-4 * factor**3)
+
+
+def test_the_policy_never_sees_what_is_the_critics() -> None:
+    obs = {"critic": 1, "joints": 2, "image": 3}
+    assert view(obs, "policy") == {"joints": 2, "image": 3}
+    assert view(obs, "critic") == 1
+    assert view({"critic": 1, "policy": 2}, "policy") == 2
+    assert view({"policy": 2}, "critic") == 2
 
 
 @pytest.mark.parametrize("platform", ["cuda", "tpu"])
