@@ -45,7 +45,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class PPO:
-    """Hyperparameters; every method is pure in `self`."""
+    """Hyperparameters of PPO."""
 
     hidden: tuple[int, ...] = (64, 64)  # of the actor
     critic_hidden: tuple[int, ...] = (64, 64)
@@ -58,6 +58,22 @@ class PPO:
     entropy_cost: float = 0.0
     max_grad_norm: float = 0.5
     target_kl: float = 0.0  # mean KL of an epoch that the learning rate seeks; 0: leave it
+
+    def __post_init__(self) -> None:
+        sound = {
+            "hidden": min(self.hidden, default=1) > 0,
+            "critic_hidden": min(self.critic_hidden, default=1) > 0,
+            "lr": self.lr > 0,
+            "gamma": 0 <= self.gamma <= 1,
+            "lam": 0 <= self.lam <= 1,
+            "clip": self.clip > 0,
+            "epochs": self.epochs > 0,
+            "minibatches": self.minibatches > 0,
+            "max_grad_norm": self.max_grad_norm > 0,
+            "target_kl": self.target_kl >= 0,
+        }
+        for name in (name for name, fine in sound.items() if not fine):
+            raise ValueError(f"PPO cannot learn with {name} = {getattr(self, name)}.")
 
     def actor(self, action_dim: int) -> Gaussian:
         return Gaussian(action_dim, self.hidden)

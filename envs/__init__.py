@@ -2,7 +2,8 @@
 
 import difflib
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
+from numbers import Real
 from typing import Any
 
 import jax
@@ -97,6 +98,7 @@ def simulate(
 ) -> Simulation:
     """The environment of `task` on `physics`."""
     _known("physics", physics, ["auto", *BACKENDS])
+    _check(task)
     if physics == "auto":
         physics = "native" if jax.default_backend() == "cpu" else "mjx"
     spec, model = task.spec, task.model()
@@ -107,13 +109,30 @@ def simulate(
 
         stepper = MJX(model, spec)
     horizon = spec.horizon if max_episode_steps is None else max_episode_steps
-    if horizon < 1:
-        raise ValueError(f"max_episode_steps is {horizon}; an episode has at least one step.")
+    if not isinstance(horizon, int) or horizon < 1:
+        raise ValueError(f"max_episode_steps is {horizon!r}; it takes a count of at least 1.")
     return Simulation(task, stepper, horizon, disturbance)
+
+
+def _check(task: Task) -> None:
+    """Raise unless `task`'s numbers are numbers: every world would fail, or none be stepped."""
+    given: Any = task
+    for field in fields(given) if is_dataclass(given) else ():
+        value = getattr(task, field.name)
+        if isinstance(field.default, Real) and not isinstance(value, Real):
+            raise ValueError(f"{field.name} is {value!r}; it takes a number.")
+        every = value if isinstance(value, tuple) else (value,)
+        if any(isinstance(x, Real) and x != x for x in every):
+            raise ValueError(f"{field.name} is {value!r}, which is not a number.")
+    if task.spec.substeps < 1:
+        raise ValueError(
+            f"A control step of {task.spec.substeps} physics steps moves nothing: frame_skip, or "
+            "what else sets it, needs at least 1."
+        )
 
 
 def _known(what: str, name: str, among: list[str]) -> str:
     if name in among:
         return name
-    near = difflib.get_close_matches(name, among, n=3, cutoff=0.4) if len(among) > 4 else []
+    near = difflib.get_close_matches(name, among, n=3, cutoff=0.6) if len(among) > 4 else []
     raise ValueError(f"Unknown {what} {name!r}. Did you mean {', '.join(near or among)}?")

@@ -130,6 +130,7 @@ def endless(model: mujoco.MjModel) -> mujoco.MjModel:
         if half.min() < FLOOR:
             continue
         model.geom_size[geom, :2] = 0
+        model.vis.map.haze = 0  # a bright line where an endless floor meets the sky
         if material >= 0 and not model.mat_texuniform[material]:
             model.mat_texrepeat[material] /= half  # it repeats by the metre now
             model.mat_texuniform[material] = True
@@ -142,11 +143,14 @@ def frames(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray:
     return np.stack([painter.paint(pose, mujoco.mjtState.mjSTATE_QPOS) for pose in qpos])
 
 
-def video(path: Path, pictures: np.ndarray, control_dt: float) -> None:
-    """Write pictures taken every `control_dt` s as mp4 in real time, at most 50 a second."""
+def video(path: Path, model: mujoco.MjModel, qpos: np.ndarray, control_dt: float) -> None:
+    """Write poses [T, nq], `control_dt` s apart, as mp4 in real time, at most 50 pictures a second.
+
+    Raises CannotRender.
+    """
     stride = max(1, round(1 / (50 * control_dt)))
     fps = round(1 / (control_dt * stride))
-    iio.imwrite(path, pictures[::stride], plugin="pyav", codec="libx264", fps=fps)
+    iio.imwrite(path, frames(model, qpos[::stride]), plugin="pyav", codec="libx264", fps=fps)
 
 
 def view(model: mujoco.MjModel, qpos: np.ndarray, control_dt: float) -> None:

@@ -56,6 +56,8 @@ class Simulation:
         """A fresh episode that begins at `qpos` [nq] and `qvel` [nv], all else drawn as ever."""
         context, (start_key, key) = self.task.context(), jax.random.split(key)
         start = self._start(start_key, context)
+        _require_shape("qpos", qpos, start.qpos.shape)
+        _require_shape("qvel", qvel, start.qvel.shape)
         start = start._replace(
             qpos=jnp.asarray(qpos, start.qpos.dtype), qvel=jnp.asarray(qvel, start.qvel.dtype)
         )
@@ -75,6 +77,7 @@ class Simulation:
 
     def step(self, state: State, action: Array) -> State:
         task, sim = self.task, state.sim
+        _require_shape("action", action, (self.action_dim,))
         key, sense_key, advance_key = jax.random.split(state.key, 3)
         before = self.physics.read(sim.data)
         targets, memory = task.control(action, sim.told, sim.memory)
@@ -156,6 +159,13 @@ class Simulation:
         if privileged is not None:
             obs = (obs if isinstance(obs, dict) else {"policy": obs}) | {"critic": privileged}
         return obs, memory
+
+
+def _require_shape(what: str, x: Array, shape: tuple[int, ...]) -> None:
+    if jnp.shape(x) != shape:
+        raise ValueError(
+            f"The {what} has shape {jnp.shape(x)}; one world takes {shape}, vmap makes it many."
+        )
 
 
 def _metrics(metrics: Metrics, failed: Array) -> Metrics:

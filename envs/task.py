@@ -6,6 +6,7 @@ robot itself.  `envs/simulation.py` makes an environment of a task and a physics
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
@@ -144,6 +145,16 @@ class Physics(Protocol):
     def constants(self, params: ParamsByField) -> ParamsByField:
         """`params` with every model constant that follows from them (`mj_setConst`)."""
         ...
+
+
+def packaged(path: Path) -> mujoco.MjModel:
+    """The model of an installed package's file, without warnings that its user cannot mend."""
+    warn = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda _: None)
+    try:
+        return mujoco.MjModel.from_xml_path(str(path))
+    finally:
+        mujoco.set_mju_user_warning(warn)
 
 
 def rescale(action: Array, low: Array, high: Array) -> Array:

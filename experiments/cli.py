@@ -1,9 +1,9 @@
 """The command line: `--env NAME --env.<field> VALUE`, and errors as one sentence."""
 
-import operator
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import tyro
@@ -18,7 +18,7 @@ def run(main: Callable[..., None], args_type: Any) -> None:
     except (ValueError, FileNotFoundError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
-        sys.exit("interrupted")
+        sys.exit(130)  # as shells have it
 
 
 def parse(args_type: Any, args: list[str]) -> Any:
@@ -32,14 +32,18 @@ def parse(args_type: Any, args: list[str]) -> Any:
         else:
             rest.append(word)
     return tyro.cli(
-        args_type, args=rest, default=args_type(env=envs.make_task(name), env_name=name)
+        args_type,
+        prog=f"python -m experiments.{Path(sys.argv[0]).stem} --env {name}",
+        description=f"--env is one of {', '.join(envs.names())}.",
+        args=rest,
+        default=args_type(env=envs.make_task(name), env_name=name),
     )
 
 
 def at_least_one(args: Any, *names: str) -> None:
-    """Raise unless each of these counts ("seeds", "agent.epochs") is positive."""
+    """Raise unless each of these counts is positive."""
     for name in names:
-        if (count := operator.attrgetter(name)(args)) < 1:
+        if (count := getattr(args, name)) < 1:
             raise ValueError(f"--{name.replace('_', '-')} is {count}; it needs at least 1.")
 
 

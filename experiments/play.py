@@ -4,6 +4,7 @@ python -m experiments.play runs/ppo
 """
 
 import json
+import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,39 +25,52 @@ from rl.types import Key, Params
 
 EVAL_SEED = 2**31 - 1
 AGENTS = {"ppo": PPO}
+FILM = 20.0  # s of an episode in a video, at most
 
 
 @dataclass(frozen=True)
 class Args:
     run: tyro.conf.Positional[Path]  # a run's directory
-    seed: int | None = None  # which of the run's seeds; None: its first
+    seed: int | None = None  # which of the run's seeds; None: all, and its first in the video
     episodes: int = 32
     video: bool = True  # write RUN/video.mp4, or video-SEED.mp4 where a seed is named
     viewer: bool = False  # a window instead
 
 
-def load(run: Path, seed: int | None = None) -> tuple[Simulation, Policy, Params]:
-    """The environment, evaluation policy and parameters of a run's `seed`."""
+def read_manifest(run: Path) -> dict[str, Any]:
     where = run / "manifest.json"
     if not where.is_file():
         raise ValueError(f"{run} is no run: it has no manifest.json.")
     try:
-        manifest = json.loads(where.read_text())
-        config = manifest["config"]
+        return json.loads(where.read_text())
+    except ValueError as error:  # of JSON or of UTF-8
+        raise ValueError(f"{where} is damaged: {error}.") from error
+
+
+def load(run: Path, seed: int | None = None) -> tuple[Simulation, Policy, Params]:
+    """The environment, evaluation policy and parameters of a run's `seed`, or of its first."""
+    manifest = read_manifest(run)
+    try:
+        config, seeds, status = (manifest[name] for name in ("config", "seeds", "status"))
         agent = AGENTS[manifest["algorithm"]](**_tuples(config["agent"]))
         env = envs.make(manifest["env"], config["physics"], **_tuples(config["env"]))
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-        raise ValueError(f"{where} is damaged or of another version: {error!r}.") from error
-    seed = manifest["seeds"][0] if seed is None else seed
-    if seed not in manifest["seeds"]:
-        raise ValueError(f"{run} has no seed {seed}; it has {manifest['seeds']}.")
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            f"{run / 'manifest.json'} is damaged or of another version: {error!r}."
+        ) from error
+    seed = seeds[0] if seed is None else seed
+    if seed not in seeds:
+        raise ValueError(f"{run} has no seed {seed}; it has {seeds}.")
 
     def deployed(key: Key) -> Params:
         obs = jax.tree.map(jnp.zeros_like, env.reset(key).obs)
         return agent.deploy(agent.init(key, obs, jnp.zeros(env.action_dim)))
 
     like = jax.eval_shape(deployed, jax.random.key(0))
-    params = checkpoint.load_params(run / f"policy-{seed}.safetensors", like)
+    saved = run / f"policy-{seed}.safetensors"
+    if not saved.exists():
+        raise ValueError(f"{run} has no policy of seed {seed} yet; it is {status!r}.")
+    params = checkpoint.load_params(saved, like)
     return env, agent.policy(explore=False, action_dim=env.action_dim), params
 
 
@@ -84,10 +98,11 @@ def film(run: Path, seed: int | None) -> None:
     """Write run/video.mp4, of `seed` if named, and say so, or why it cannot be."""
     env, policy, params = load(run, seed)
     poses, total = episode(env, policy, params, jax.random.key(0))
+    shown = poses[: math.ceil(FILM / env.control_dt)]
     path = run / ("video.mp4" if seed is None else f"video-{seed}.mp4")
+    print(f"filming  {len(shown) * env.control_dt:.0f} s; --no-video leaves it out", flush=True)
     try:
-        pictures = render.frames(env.task.model(), poses)
-        render.video(path, pictures, env.control_dt)
+        render.video(path, env.task.model(), shown, env.control_dt)
         print(f"video    {path} (return {total:.1f})")
     except render.CannotRender as error:
         print(f"no video: {error}")
@@ -119,13 +134,17 @@ def conclude(log: record.Record, episodes: int, video: bool) -> None:
 def main(args: Args) -> None:
     if args.episodes < 1:
         raise ValueError(f"--episodes is {args.episodes}; it needs at least 1.")
-    env, policy, params = load(args.run, args.seed)
+    seeds = read_manifest(args.run)["seeds"] if args.seed is None else [args.seed]
     if args.viewer:
+        env, policy, params = load(args.run, args.seed)
         poses, _ = episode(env, policy, params, jax.random.key(0))
         render.view(env.task.model(), poses, env.control_dt)
     elif args.video:
         film(args.run, args.seed)
-    print(f"eval_return: {judge(env, policy, params, args.episodes).mean():.1f}")
+    returns = [judge(*load(args.run, seed), args.episodes).mean() for seed in seeds]
+    if len(seeds) > 1:
+        print("seeds    " + ", ".join(f"{s}: {r:.1f}" for s, r in zip(seeds, returns, strict=True)))
+    print(f"eval_return: {np.mean(returns):.1f}")
 
 
 def _tuples(config: dict[str, Any]) -> dict[str, Any]:
@@ -135,5 +154,5 @@ def _tuples(config: dict[str, Any]) -> dict[str, Any]:
 if __name__ == "__main__":
     try:
         main(tyro.cli(Args))
-    except (ValueError, render.CannotRender) as error:
+    except (ValueError, FileNotFoundError, render.CannotRender) as error:
         sys.exit(f"error: {error}")

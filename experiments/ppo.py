@@ -19,7 +19,6 @@ from experiments import cli, play
 from rl import memory, record, rollout
 from rl.env import Env
 from rl.policy import Policy
-from rl.rollout import Episodes
 from rl.types import Array, Key, Metrics
 
 PHASES = 100  # times the host looks in, about: to log, to save, to notice trouble
@@ -28,19 +27,19 @@ MOST_PER_PHASE = 32  # iterations
 
 @dataclass(frozen=True)
 class Args:
-    env: Any = field(default_factory=lambda: envs.make_task("HalfCheetah-v5"))  # `--env NAME`
+    env: Any = field(default_factory=lambda: envs.make_task("HalfCheetah-v5"))  # --env NAME
     env_name: tyro.conf.Suppress[str] = "HalfCheetah-v5"
     steps: int = 1_000_000  # environment steps per seed, rounded up to whole phases
-    seed: int = 0
+    seed: int = 0  # of the first run
     seeds: int = 1  # independent runs, trained side by side
     num_envs: int = 64  # worlds per seed
     unroll: int = 64  # steps of each world per iteration
-    physics: Literal["auto", "native", "mjx"] = "auto"
+    physics: Literal["auto", "native", "mjx"] = "auto"  # auto: native on CPU, else mjx
     threads: int = 0  # for physics and XLA alike; 0: all this process has
     anneal: bool = True  # the learning rate falls to zero, unless agent.target_kl steers it
-    eval_episodes: int = 32
-    video: bool = True
-    out: Path = Path("runs/ppo")
+    eval_episodes: int = 32  # that the trained policy is judged on
+    video: bool = True  # film an episode
+    out: Path = Path("runs/ppo")  # directory of the run; -2, -3, ... if there is one already
     agent: PPO = PPO()
 
 
@@ -66,17 +65,15 @@ def begin(args: Args, env: Env, key: Key) -> Run:
     return Run(agent, worlds, jnp.int32(0), key)
 
 
-def iterate(args: Args, env: Env, run: Run) -> tuple[Run, tuple[Metrics, Episodes]]:
+def iterate(args: Args, env: Env, run: Run) -> tuple[Run, tuple[Metrics, rollout.Episodes]]:
     """Collect a batch with the present policy and learn from it."""
-    collect_key, update_key = jax.random.split(jax.random.fold_in(run.key, run.iteration))
+    act_key, learn_key = jax.random.split(jax.random.fold_in(run.key, run.iteration))
     agent = run.agent
     if args.anneal and not args.agent.target_kl:
         agent = agent._replace(lr=args.agent.lr * (1 - run.iteration / math.prod(plan(args))))
-    params = args.agent.deploy(agent)
-    worlds, batch, episodes = rollout.collect(
-        env, explorer(args, env), params, run.worlds, collect_key, args.unroll
-    )
-    agent, metrics = args.agent.update(agent, batch, update_key)
+    policy, params = explorer(args, env), args.agent.deploy(agent)
+    worlds, batch, episodes = rollout.collect(env, policy, params, run.worlds, act_key, args.unroll)
+    agent, metrics = args.agent.update(agent, batch, learn_key)
     return Run(agent, worlds, run.iteration + 1, run.key), (metrics, episodes)
 
 
@@ -99,10 +96,15 @@ def main(args: Args) -> None:
     env = envs.simulate(args.env, args.physics, threads=args.threads)
     check(args, env)
     seeds = list(range(args.seed, args.seed + args.seeds))
+    facts = {"algorithm": "ppo", "env": args.env_name, "config": asdict(args), "seeds": seeds}
+    with record.Record(args.out, args.steps, **facts) as log:
+        learn(args, env, seeds, log)
+        play.conclude(log, args.eval_episodes, args.video)
+
+
+def learn(args: Args, env: Env, seeds: list[int], log: record.Record) -> None:
+    """The host's side: look in after each phase, until it is done, stopped or broken."""
     keys = jax.vmap(jax.random.key)(jnp.array(seeds))  # a seed alone and among others is one run
-    log = record.Record(
-        args.out, args.steps, algorithm="ppo", env=args.env_name, config=asdict(args), seeds=seeds
-    )
     clock = time.perf_counter()
     run = jax.jit(jax.vmap(lambda key: begin(args, env, key)))(keys)
     train = jax.jit(jax.vmap(lambda run: phase(args, env, run)), donate_argnums=0)
@@ -123,13 +125,11 @@ def main(args: Args) -> None:
     except KeyboardInterrupt:
         status = "stopped by Ctrl-C"
     log.update(status=status, train_s=round(time.perf_counter() - clock, 2))
-    play.conclude(log, args.eval_episodes, args.video)
 
 
 def check(args: Args, env: Env) -> None:
     """Refuse what makes no sense or would not fit in memory, before anything is made."""
     cli.at_least_one(args, "steps", "seeds", "num_envs", "unroll", "eval_episodes")
-    cli.at_least_one(args, "agent.epochs", "agent.minibatches")
 
     def once(key: Key) -> Any:
         run = begin(args, env, key)

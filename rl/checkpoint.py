@@ -6,7 +6,7 @@ from pathlib import Path
 import jax
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from rl.types import Params
 
@@ -15,7 +15,7 @@ def save_params(path: Path, params: Params) -> None:
     """Write `params` to `path` whole or not at all."""
     named = {name: np.asarray(leaf) for name, leaf in _named(params)}
     partial = path.with_suffix(".partial")
-    save_file(named, partial)
+    partial.write_bytes(save(named))  # save_file's would be readable to its owner alone
     os.replace(partial, path)
 
 

@@ -11,9 +11,10 @@ Carry = Any  # recurrent state, action queue; () for a memoryless policy
 
 
 class Policy(NamedTuple):
-    """`init(params)` starts an episode; `step` gives the action and what training wants kept.
+    """Written for one world; callers vmap over carry, obs and key.
 
-    Written for one world; callers vmap over carry, obs and key.
+    `init(params) -> carry` starts an episode; `step(params, carry, obs, key) -> action [A],
+    carry, aux` goes on, where aux is what training wants kept.
     """
 
     init: Callable[[Params], Carry]

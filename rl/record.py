@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -24,12 +24,17 @@ PACKAGES = ("jax", "jaxlib", "flax", "optax", "mujoco", "mujoco-mjx", "gymnasium
 
 
 class Record:
-    """Writes a run to `out`, or to `out`-2, -3, ... where a run lies already."""
+    """Writes a run to `out`, or to `out`-2, -3, ... where a run lies already.
+
+    A context manager: whatever ends the run early is left in its manifest.
+    """
 
     def __init__(self, out: Path, steps: int, **facts: Any) -> None:
         self.out, self.steps, self.begun = _free(out), steps, time.perf_counter()
         self.shown: float | list[float] | None = None  # the last return there was
         self.told = 0.0  # share of the run last told of
+        self.failed = 0.0  # worlds that the simulation gave up so far
+        self.last: tuple[int, float] | None = None  # step and wall time of the last line
         self.manifest = {
             "schema": SCHEMA,
             "status": "running",
@@ -46,6 +51,17 @@ class Record:
             "steps": steps,
         } | {name: _plain(fact) for name, fact in facts.items()}  # fmt: skip
         self.update()
+
+    def __enter__(self) -> Self:
+        print(f"run      {self.out}", flush=True)
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, _: object) -> None:
+        if error is not None and self.manifest["status"] == "running":
+            why = "stopped by Ctrl-C" if kind is KeyboardInterrupt else f"failed: {error}"
+            self.update(status=why.splitlines()[0])
+        if kind is KeyboardInterrupt:
+            print(f"\nstopped; what there is of the run is in {self.out}", file=sys.stderr)
 
     def update(self, **facts: Any) -> None:
         """Put `facts` into the manifest, atomically."""
@@ -65,7 +81,9 @@ class Record:
         with (self.out / "metrics.jsonl").open("a") as file:
             file.write(json.dumps(row) + "\n")
         self.shown = row.get("episode_return", self.shown)
+        self.failed += float(np.sum(row.get("failed", 0)))
         self._bar(step, wall)
+        self.last = step, wall
 
     def save(self, params: Params) -> None:
         """Write each seed's policy (leaves [seeds, ...]) in the place of an earlier one."""
@@ -76,10 +94,12 @@ class Record:
     def _bar(self, step: int, wall: float) -> None:
         share = min(step / self.steps, 1)
         shown = f"{'-':>8}" if self.shown is None else f"{np.mean(self.shown):8.1f}"
+        # The first line's time is mostly compiling.
+        rate = f"{(step - self.last[0]) / (wall - self.last[1]):,.0f}" if self.last else "-"
         line = (
             f"[{'#' * round(24 * share):24}] {share:4.0%}  {step:,} steps  return {shown}  "
-            f"{step / wall:,.0f} steps/s  {wall:.0f} s"
-        )
+            f"{rate:>7} steps/s  {wall:.0f} s"
+        ) + (f"  {self.failed:,.0f} worlds FAILED" if self.failed else "")
         if sys.stdout.isatty():
             print(f"\r{line}\x1b[K", end="" if share < 1 else "\n", flush=True)
         elif int(10 * share) > int(10 * self.told):  # a log file wants ten lines, not a film

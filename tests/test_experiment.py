@@ -89,8 +89,8 @@ def test_nan_stops_the_run_with_its_cause(tmp_path: Path) -> None:
         (["--steps", "0"], "--steps is 0"),
         (["--agent.minibatches", "4096"], "minibatches"),
         (["--agent.minibatches", "512"], "minibatches of 2 or more"),
-        (["--agent.minibatches", "0"], "--agent.minibatches is 0"),
-        (["--agent.epochs", "0"], "--agent.epochs is 0"),
+        (["--env.frame-skip", "0"], "0 physics steps"),
+        (["--env.reset-noise-scale", "nan"], "reset_noise_scale is nan"),
         (["--env.xml-file", "./nowhere.xml"], "no model './nowhere.xml'"),
     ],
 )
@@ -101,14 +101,26 @@ def test_bad_input_is_one_sentence(words: list[str], told: str, tmp_path: Path) 
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("flag", [["--physics", "bullet"], ["--steps", "many"], ["--stepz", "3"]])
+@pytest.mark.parametrize(
+    "flag",
+    [
+        ["--physics", "bullet"],
+        ["--steps", "many"],
+        ["--stepz", "3"],
+        ["--agent.lr", "-1"],
+        ["--agent.gamma", "2"],
+        ["--agent.hidden", "0"],
+        ["--agent.epochs", "0"],
+        ["--agent.minibatches", "0"],
+    ],
+)
 def test_bad_flags_are_refused_by_the_parser(
     flag: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
         cli.parse(ppo.Args, [*SMALL, *flag])
     said = "".join(capsys.readouterr())
-    assert flag[0].lstrip("-") in said
+    assert flag[0].removeprefix("--").removeprefix("agent.") in said
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts the threads in /proc")
@@ -138,6 +150,12 @@ def test_a_strange_or_damaged_run_is_refused(trained: Path, tmp_path: Path) -> N
         play.load(trained, 7)
     (tmp_path / "manifest.json").write_text((trained / "manifest.json").read_text()[:100])
     with pytest.raises(ValueError, match="damaged"):
+        play.load(tmp_path)
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"another version: KeyError\('config'\)"):
+        play.load(tmp_path)
+    (tmp_path / "manifest.json").write_text((trained / "manifest.json").read_text())
+    with pytest.raises(ValueError, match="no policy of seed 0 yet; it is 'done'"):
         play.load(tmp_path)
     policy = trained / "policy-0.safetensors"
     cut = tmp_path / "policy-0.safetensors"
@@ -181,3 +199,26 @@ def test_what_is_not_finite_is_named() -> None:
     assert record.not_finite({"a_loss": np.ones(2), "b_loss": nan}, np.ones(3)) == "b_loss"
     assert record.not_finite({"a_loss": inf}, np.ones(3)) == "a_loss"
     assert record.not_finite({"a_loss": np.ones(2)}, {"w": inf}) == "a parameter"
+
+
+def test_what_ends_a_run_early_is_in_its_manifest(tmp_path: Path) -> None:
+    for error, said in ((RuntimeError("no more"), "no more"), (KeyboardInterrupt(), "Ctrl-C")):
+        with pytest.raises(type(error)), record.Record(tmp_path / "run", 10) as log:
+            raise error
+        assert said in json.loads((log.out / "manifest.json").read_text())["status"]
+
+
+def test_failed_worlds_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = record.Record(tmp_path / "run", 10)
+    log.log(5, {"failed": np.array([2.0, 1.0]), "episode_return": np.zeros(2)})
+    assert "3 worlds FAILED" in capsys.readouterr().out
+    log.log(10, {"failed": np.array([0.0, 1.0]), "episode_return": np.zeros(2)})
+    assert "4 worlds FAILED" in capsys.readouterr().out
+
+
+def test_others_may_read_a_policy(tmp_path: Path) -> None:
+    checkpoint.save_params(tmp_path / "x.safetensors", {"w": np.ones(3)})
+    (tmp_path / "plain").write_text("")
+    modes = {path.stat().st_mode for path in tmp_path.iterdir()}
+    assert len(modes) == 1
+    assert checkpoint.load_params(tmp_path / "x.safetensors", {"w": np.zeros(3)})["w"].sum() == 3

@@ -239,7 +239,7 @@ def test_models_need_dm_controls_files_and_not_its_code(monkeypatch):
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     monkeypatch.setattr(models, "find_spec", lambda name: None)
-    with pytest.raises(ModuleNotFoundError, match="extra `dmc`"):
+    with pytest.raises(FileNotFoundError, match="extra `dmc`"):
         models.load("an-uncached.xml")
     monkeypatch.setattr(models, "find_spec", util.find_spec)
     with pytest.raises(FileNotFoundError, match=r"no model 'unheard-of\.xml'"):

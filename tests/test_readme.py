@@ -5,16 +5,11 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
 
-import jax
-import jax.numpy as jnp
 import pytest
 import tyro
 
-import envs
 from experiments import cli
-from rl.types import Transition
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks/peers/README.md"]
@@ -31,21 +26,9 @@ COMMANDS = [
 ]
 
 
-def given() -> dict[str, Any]:
-    """What the page's pieces of code take for granted."""
-    env = envs.make("HalfCheetah-v5")
-    key, obs, action = jax.random.key(0), jnp.zeros(17), jnp.zeros(6)
-    shape, flag = (64, 2), jnp.zeros((64, 2), bool)
-    moment = jnp.zeros((*shape, 6))
-    aux = {"logp": jnp.zeros(shape), "mean": moment, "log_std": moment}
-    many = jnp.zeros((*shape, 17))
-    batch = Transition(many, jnp.zeros((*shape, 6)), jnp.zeros(shape), flag, flag, many, aux)
-    return {"env": env, "key": key, "obs": obs, "action": action, "batch": batch}
-
-
 @pytest.mark.parametrize("code", [t for language, t in BLOCKS if language == "python"])
 def test_code_runs(code: str) -> None:
-    exec(compile(code, "README.md", "exec"), given())
+    exec(compile(code, "README.md", "exec"), {})
 
 
 @pytest.mark.parametrize("command", COMMANDS)

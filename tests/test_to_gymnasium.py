@@ -91,6 +91,14 @@ def test_bad_calls_are_told():
         vector.reset(options={"reset_mask": [True, False, False]})
     with pytest.raises(ValueError, match="with a True"):
         vector.reset(options={"reset_mask": np.zeros(WORLDS, bool)})
+    with pytest.raises(ValueError, match="num_envs is 0"):
+        envs.to_gymnasium_vector(ours(), 0)
+    with pytest.raises(ValueError, match="there are NextStep, SameStep, Disabled"):
+        envs.to_gymnasium_vector(ours(), 2, "whenever")
+    assert envs.to_gymnasium_vector(ours(), 2, "SameStep").mode is AutoresetMode.SAME_STEP
+    for factory, count in ((env, 2), (lambda: env, 0)):
+        with pytest.raises(ValueError, match="a factory and num_envs >= 1"):
+            envs.from_gymnasium(factory, count)
 
 
 @pytest.mark.parametrize("seed", [5, [7, 7, 9]], ids=["one", "each"])

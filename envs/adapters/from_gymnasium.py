@@ -43,6 +43,8 @@ def from_gymnasium(
     `horizon` (steps) and `control_dt` (s) default to what the environment says of itself.
     Actions in [-1, 1] are clipped and rescaled to its range, or passed on if not `rescale`.
     """
+    if num_envs < 1 or not callable(factory):
+        raise ValueError(f"Needed: a factory and num_envs >= 1; given: {factory!r}, {num_envs}.")
     host = Host(factory, num_envs)
     env, box = host.envs[0], host.envs[0].action_space
     if not isinstance(box, spaces.Box):
@@ -96,6 +98,8 @@ class FromGymnasium:
 
     def step(self, state: State, action: Array) -> State:
         """One step; an episode that is over stays as it is, unrewarded."""
+        if jnp.shape(action) != self.low.shape:
+            raise ValueError(f"The action has shape {jnp.shape(action)}, not {self.low.shape}.")
         if self.rescale:
             action = rescale(action, jnp.asarray(self.low), jnp.asarray(self.high))
         flag = jax.ShapeDtypeStruct((), jnp.bool)
@@ -234,9 +238,7 @@ def _stack(shapes: Any, obs: list[Any]) -> Any:
 
 
 def _blank(shapes: Any) -> Any:
-    if isinstance(shapes, dict):
-        return {name: _blank(sub) for name, sub in shapes.items()}
-    return np.zeros(shapes.shape, shapes.dtype)
+    return jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes)
 
 
 def _control_dt(env: gymnasium.Env) -> float:

@@ -31,7 +31,15 @@ def to_gymnasium_vector(
 
     infos hold the metrics [N] of the worlds that were stepped, each with its `_` mask.
     """
-    return GymnasiumVectorEnv(env, num_envs, AutoresetMode(autoreset_mode))
+    if num_envs < 1:
+        raise ValueError(f"num_envs is {num_envs}; it needs at least 1.")
+    modes = {name: mode for mode in AutoresetMode for name in (mode, mode.value)}
+    if autoreset_mode not in modes:
+        raise ValueError(
+            f"Unknown autoreset_mode {autoreset_mode!r}; there are "
+            f"{', '.join(mode.value for mode in AutoresetMode)}."
+        )
+    return GymnasiumVectorEnv(env, num_envs, modes[autoreset_mode])
 
 
 class GymnasiumVectorEnv(VectorEnv[Any, np.ndarray, np.ndarray]):

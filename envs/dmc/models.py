@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import mujoco
 from jax.typing import ArrayLike
 
-from envs.task import TaskSpec
+from envs.task import TaskSpec, packaged
 from rl.types import Array, Key
 
 HORIZON = 1000  # control steps, of every task of the suite
@@ -25,14 +25,14 @@ def load(xml_file: str) -> mujoco.MjModel:
     """The model of a file of the suite.  Everybody's: copy it to change it."""
     package = find_spec("dm_control")  # found, not imported: that would load its renderers
     if package is None or not package.submodule_search_locations:
-        raise ModuleNotFoundError(
+        raise FileNotFoundError(
             f"The model {xml_file!r} comes with dm_control, which is not installed: "
-            "install the extra `dmc`."
+            "pip install dm_control, or this package's extra `dmc`."
         )
     path = Path(package.submodule_search_locations[0]) / "suite" / xml_file
     if not path.is_file():
         raise FileNotFoundError(f"There is no model {xml_file!r} in dm_control's suite at {path}.")
-    model = mujoco.MjModel.from_xml_path(str(path))
+    model = packaged(path)
     # Energy moves nothing and nobody here reads it, but MJX refuses a model that asks for it.
     model.opt.enableflags &= ~int(mujoco.mjtEnableBit.mjENBL_ENERGY)
     return model

@@ -11,7 +11,7 @@ import mujoco
 import numpy as np
 from jax.typing import ArrayLike
 
-from envs.task import Start, TaskSpec
+from envs.task import Start, TaskSpec, packaged
 from rl.types import Array, Key
 
 ASSETS = Path(gymnasium.envs.mujoco.__file__).parent / "assets"
@@ -23,7 +23,8 @@ def load(xml_file: str) -> mujoco.MjModel:
     path = Path(xml_file).expanduser() if xml_file[:1] in "~./" else ASSETS / xml_file
     if not path.is_file():
         raise FileNotFoundError(f"There is no model {xml_file!r} at {path}.")
-    return mujoco.MjModel.from_xml_path(str(path))
+    own = path.parent != ASSETS
+    return mujoco.MjModel.from_xml_path(str(path)) if own else packaged(path)
 
 
 @cache

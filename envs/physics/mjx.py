@@ -57,7 +57,7 @@ class MJX:
         self.spec, self.model = spec, model
         if missing := unsupported(model, spec):
             raise ValueError(
-                f"MJX cannot simulate this task: {'; '.join(missing)}. Use --physics native."
+                f"MJX cannot simulate this task: {'; '.join(missing)}. Use physics native."
             )
         self._native = Native(model, spec)  # for constants and for the layout of the readings
         with jax.ensure_compile_time_eval():  # kept: they must not be some trace's
@@ -168,7 +168,9 @@ def unsupported(model: mujoco.MjModel, spec: TaskSpec) -> list[str]:
             mjx.put_model(model)
             data = mjx.make_data(model)
     except NotImplementedError as error:
-        return [*said, f"{str(error).rstrip('.')} is not implemented"]
+        what = f"{str(error).rstrip('.')} is not implemented"
+        hint = " (a task named ...-newton has a solver that is)" if "Solver" in what else ""
+        return [*said, what + hint]
     said += [f"there is no field {f}" for f in spec.fields if _field(data, f) is None]
     stages = {s: model.sensor_needstage[model.sensor(s).id] for s in spec.sensors}
     late = [s for s, stage in stages.items() if stage == mujoco.mjtStage.mjSTAGE_ACC]
