@@ -26,6 +26,11 @@ NO_GL = (
 )
 PROBE = "import mujoco; mujoco.Renderer(mujoco.MjModel.from_xml_string('<mujoco/>'), 8, 8).render()"
 FLOOR = 10.0  # m, half a side: a plane at least as large is a floor, not a table
+FOLLOWS = {  # modes of a camera that goes with a robot
+    int(mujoco.mjtCamLight.mjCAMLIGHT_TRACK),
+    int(mujoco.mjtCamLight.mjCAMLIGHT_TRACKCOM),
+}
+CLOSE = 4.0  # m, from such a camera to its robot in the viewer
 FREE = "free"  # a Camera of this name is the model's default view
 
 
@@ -163,7 +168,11 @@ def view(model: mujoco.MjModel, qpos: np.ndarray, control_dt: float) -> None:
 
     model = endless(model)
     data = mujoco.MjData(model)
-    with viewer.launch_passive(model, data) as window:
+    with viewer.launch_passive(model, data, show_left_ui=False, show_right_ui=False) as window:
+        if model.ncam and int(model.cam_mode[0]) in FOLLOWS:
+            window.cam.type = mujoco.mjtCamera.mjCAMERA_TRACKING
+            window.cam.trackbodyid = model.cam_bodyid[0]
+            window.cam.distance = CLOSE
         while window.is_running():
             for pose in qpos:
                 data.qpos[:] = pose
