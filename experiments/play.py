@@ -119,6 +119,8 @@ def conclude(log: record.Record, episodes: int, video: bool) -> None:
     """Draw the curve, judge the saved policies, film one, and say where all is."""
     run = log.out
     title = f"{log.manifest['algorithm'].upper()} on {log.manifest['env']}"
+    if log.manifest["status"] != "done" and sys.stdout.isatty():
+        print()  # ends the bar's line
     if (run / "metrics.jsonl").exists():
         print(f"curve    {record.curve(run, title)}")
     if log.manifest["status"] != "done":
@@ -134,9 +136,9 @@ def conclude(log: record.Record, episodes: int, video: bool) -> None:
 def main(args: Args) -> None:
     if args.episodes < 1:
         raise ValueError(f"--episodes is {args.episodes}; it needs at least 1.")
+    env, policy, params = load(args.run, args.seed)
     seeds = read_manifest(args.run)["seeds"] if args.seed is None else [args.seed]
     if args.viewer:
-        env, policy, params = load(args.run, args.seed)
         poses, _ = episode(env, policy, params, jax.random.key(0))
         render.view(env.task.model(), poses, env.control_dt)
     elif args.video:

@@ -153,7 +153,7 @@ def test_a_strange_or_damaged_run_is_refused(trained: Path, tmp_path: Path) -> N
         play.load(tmp_path)
     (tmp_path / "manifest.json").write_text("{}")
     with pytest.raises(ValueError, match=r"another version: KeyError\('config'\)"):
-        play.load(tmp_path)
+        play.main(play.Args(tmp_path))
     (tmp_path / "manifest.json").write_text((trained / "manifest.json").read_text())
     with pytest.raises(ValueError, match="no policy of seed 0 yet; it is 'done'"):
         play.load(tmp_path)
