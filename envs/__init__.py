@@ -119,7 +119,7 @@ def _check(task: Task) -> None:
     given: Any = task
     for field in fields(given) if is_dataclass(given) else ():
         value = getattr(task, field.name)
-        if isinstance(field.default, Real) and not isinstance(value, Real):
+        if field.type in (int, float) and not isinstance(value, Real):
             raise ValueError(f"{field.name} is {value!r}; it takes a number.")
         every = value if isinstance(value, tuple) else (value,)
         if any(isinstance(x, Real) and x != x for x in every):
