@@ -38,7 +38,7 @@ class Record:
         self.manifest = {
             "schema": SCHEMA,
             "status": "running",
-            "argv": sys.argv,
+            "argv": [os.path.relpath(sys.argv[0]), *sys.argv[1:]],
             "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "git": _git(),
             "packages": {name: metadata.version(name) for name in PACKAGES},
