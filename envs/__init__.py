@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import jax
@@ -119,8 +119,10 @@ def _check(task: Task) -> None:
     given: Any = task
     for field in fields(given) if is_dataclass(given) else ():
         value = getattr(task, field.name)
-        if field.type in (int, float) and not isinstance(value, Real):
-            raise ValueError(f"{field.name} is {value!r}; it takes a number.")
+        kind = {int: Integral, float: Real}.get(field.type)
+        if kind and not isinstance(value, kind):
+            what = "whole number" if kind is Integral else "number"
+            raise ValueError(f"{field.name} is {value!r}; it takes a {what}.")
         every = value if isinstance(value, tuple) else (value,)
         if any(isinstance(x, Real) and x != x for x in every):
             raise ValueError(f"{field.name} is {value!r}, which is not a number.")

@@ -9,16 +9,24 @@ from typing import Any
 import tyro
 
 import envs
+from envs import render
 
 
 def run(main: Callable[..., None], args_type: Any) -> None:
     """Parse `args_type` (which has `env` and `env_name`) and call `main` with it."""
+    guard(lambda: main(parse(args_type, sys.argv[1:])))
+
+
+def guard(main: Callable[[], None]) -> None:
+    """Call `main`; what its user can mend ends the program with one sentence."""
     try:
-        main(parse(args_type, sys.argv[1:]))
-    except (ValueError, FileNotFoundError) as error:
+        main()
+    except (ValueError, FileNotFoundError, render.CannotRender) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
-        sys.exit(130)  # as shells have it
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(130)  # as shells have it; an orderly end crashes while XLA still compiles
 
 
 def parse(args_type: Any, args: list[str]) -> Any:

@@ -19,6 +19,7 @@ import envs
 from agents.ppo import PPO
 from envs import render
 from envs.simulation import Simulation
+from experiments import cli
 from rl import checkpoint, record, rollout
 from rl.policy import Policy
 from rl.types import Key, Params
@@ -69,7 +70,7 @@ def load(run: Path, seed: int | None = None) -> tuple[Simulation, Policy, Params
     like = jax.eval_shape(deployed, jax.random.key(0))
     saved = run / f"policy-{seed}.safetensors"
     if not saved.exists():
-        raise ValueError(f"{run} has no policy of seed {seed} yet; it is {status!r}.")
+        raise ValueError(f"{run} has no {saved.name}; the run's status is {status!r}.")
     params = checkpoint.load_params(saved, like)
     return env, agent.policy(explore=False, action_dim=env.action_dim), params
 
@@ -154,7 +155,4 @@ def _tuples(config: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args))
-    except (ValueError, FileNotFoundError, render.CannotRender) as error:
-        sys.exit(f"error: {error}")
+    cli.guard(lambda: main(tyro.cli(Args)))

@@ -17,6 +17,7 @@ import envs
         ("Hopper-v5", {"forward_reward_weight": "2"}, r"'2'; it takes a number"),
         ("Hopper-v5", {"reset_noise_scale": float("nan")}, r"reset_noise_scale is nan"),
         ("Hopper-v5", {"healthy_z_range": (float("nan"), 1.0)}, r"healthy_z_range is \(nan"),
+        ("Hopper-v5", {"frame_skip": 2.5}, r"2.5; it takes a whole number"),
         ("Hopper-v5", {"frame_skip": 0}, r"0 physics steps moves nothing"),
         ("Hopper-v5", {"max_episode_steps": 0}, r"max_episode_steps is 0"),
         ("Hopper-v5", {"max_episode_steps": 2.5}, r"max_episode_steps is 2.5"),

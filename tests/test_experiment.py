@@ -158,7 +158,7 @@ def test_a_strange_or_damaged_run_is_refused(trained: Path, tmp_path: Path) -> N
     with pytest.raises(ValueError, match=r"another version: KeyError\('config'\)"):
         play.main(play.Args(tmp_path))
     (tmp_path / "manifest.json").write_text((trained / "manifest.json").read_text())
-    with pytest.raises(ValueError, match="no policy of seed 0 yet; it is 'done'"):
+    with pytest.raises(ValueError, match=r"no policy-0\.safetensors; the run's status is 'done'"):
         play.load(tmp_path)
     policy = trained / "policy-0.safetensors"
     cut = tmp_path / "policy-0.safetensors"
