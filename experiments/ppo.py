@@ -104,7 +104,7 @@ def main(args: Args) -> None:
 
 def learn(args: Args, env: Env, seeds: list[int], log: record.Record) -> None:
     """The host's side: look in after each phase, until it is done, stopped or broken."""
-    keys = jax.vmap(jax.random.key)(jnp.array(seeds))  # a seed alone and among others is one run
+    keys = jax.vmap(jax.random.key)(jnp.array(seeds))  # the same draws alone and among others
     clock = time.perf_counter()
     run = jax.jit(jax.vmap(lambda key: begin(args, env, key)))(keys)
     train = jax.jit(jax.vmap(lambda run: phase(args, env, run)), donate_argnums=0)
