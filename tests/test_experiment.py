@@ -87,6 +87,7 @@ def test_nan_stops_the_run_with_its_cause(tmp_path: Path) -> None:
         (["--env", "HalfCheeta-v5"], "Did you mean HalfCheetah-v5"),
         (["--num-envs", "100000000"], "GB are free: lower --num-envs"),
         (["--num-envs", "100000000", "--unroll", "64"], "GB are free: lower --num-envs"),
+        (["--num-envs", "100000000", "--physics", "mjx"], "GB are free"),  # with its pool
         (["--threads", "-1"], "--threads is -1"),
         (["--num-envs", "0"], "--num-envs is 0"),
         (["--steps", "0"], "--steps is 0"),
