@@ -174,20 +174,22 @@ def test_a_strange_or_damaged_run_is_refused(trained: Path, tmp_path: Path) -> N
 def test_a_run_stopped_from_outside_keeps_its_policy(sent: signal.Signals, tmp_path: Path) -> None:
     out = tmp_path / "run"
     words = [*SMALL, "--steps", "100000000", "--out", str(out)]
-    process = subprocess.Popen(
+    # A shell that runs the tests in the background ignores Ctrl-C for all it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with subprocess.Popen(
         [sys.executable, "-m", "experiments.ppo", *words],
         env=os.environ | {"JAX_PLATFORMS": "cpu"}, cwd=Path(__file__).parent.parent,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, close_fds=False,
-    )  # fmt: skip
-    try:
-        while not (out / "metrics.jsonl").exists():
-            assert process.poll() is None, process.stderr and process.stderr.read()
-            time.sleep(0.2)
-        time.sleep(np.random.default_rng(sent).uniform(0, 2))
-        process.send_signal(sent)
-        _, said = process.communicate(timeout=120)
-    finally:
-        process.kill()
+    ) as process:  # fmt: skip
+        try:
+            while not (out / "metrics.jsonl").exists():
+                assert process.poll() is None, process.stderr and process.stderr.read()
+                time.sleep(0.2)
+            time.sleep(np.random.default_rng(sent).uniform(0, 2))
+            process.send_signal(sent)
+            _, said = process.communicate(timeout=120)
+        finally:
+            process.kill()
     if sent == signal.SIGINT:
         assert process.returncode == 1
         assert f"stopped by Ctrl-C; the last good parameters are in {out}" in said

@@ -1,5 +1,8 @@
 """Pictures: as readings through a rollout, as video files, and a sentence where there is no GL."""
 
+import os
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -81,6 +84,25 @@ def test_without_gl_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None
         render.choose_gl()
     monkeypatch.undo()
     render.choose_gl.cache_clear()
+
+
+def test_without_egl_it_is_osmesa_that_draws() -> None:
+    code = (
+        "import envs; from envs import render; model = envs.make_task('Hopper-v5').model();"
+        "print(render.frames(model, model.qpos0[None]).std() > 5, render.choose_gl())"
+    )
+
+    def drawn(**env: str) -> subprocess.CompletedProcess:
+        # No vendor's EGL to be found: as on a machine that has none.
+        env = os.environ | {"__EGL_VENDOR_LIBRARY_FILENAMES": os.devnull} | env
+        return subprocess.run(
+            [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
+        )
+
+    assert "Nothing here can draw" in drawn(MUJOCO_GL="egl").stderr  # it is really away
+    if "True osmesa" not in drawn(MUJOCO_GL="osmesa").stdout:
+        pytest.skip("OSMesa is not installed")
+    assert drawn(MUJOCO_GL="").stdout.split() == ["True", "osmesa"]
 
 
 def test_without_a_display_the_viewer_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
