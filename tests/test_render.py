@@ -94,10 +94,11 @@ def test_without_egl_it_is_osmesa_that_draws() -> None:
 
     def drawn(**env: str) -> subprocess.CompletedProcess:
         # No vendor's EGL to be found: as on a machine that has none.
-        env = os.environ | {"__EGL_VENDOR_LIBRARY_FILENAMES": os.devnull} | env
+        away = {"__EGL_VENDOR_LIBRARY_FILENAMES": os.devnull, "PYOPENGL_PLATFORM": ""}
         return subprocess.run(
-            [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
-        )
+            [sys.executable, "-c", code], env=os.environ | away | env,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
 
     assert "Nothing here can draw" in drawn(MUJOCO_GL="egl").stderr  # it is really away
     if "True osmesa" not in drawn(MUJOCO_GL="osmesa").stdout:
