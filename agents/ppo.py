@@ -60,20 +60,21 @@ class PPO:
     target_kl: float = 0.0  # mean KL of an epoch that the learning rate seeks; 0: leave it
 
     def __post_init__(self) -> None:
-        sound = {
-            "hidden": min(self.hidden, default=1) > 0,
-            "critic_hidden": min(self.critic_hidden, default=1) > 0,
-            "lr": self.lr > 0,
-            "gamma": 0 <= self.gamma <= 1,
-            "lam": 0 <= self.lam <= 1,
-            "clip": self.clip > 0,
-            "epochs": self.epochs > 0,
-            "minibatches": self.minibatches > 0,
-            "max_grad_norm": self.max_grad_norm > 0,
-            "target_kl": self.target_kl >= 0,
+        takes = {
+            "hidden": (min(self.hidden, default=1) > 0, "sizes of at least 1"),
+            "critic_hidden": (min(self.critic_hidden, default=1) > 0, "sizes of at least 1"),
+            "lr": (self.lr > 0, "a number above 0"),
+            "gamma": (0 <= self.gamma <= 1, "a number in [0, 1]"),
+            "lam": (0 <= self.lam <= 1, "a number in [0, 1]"),
+            "clip": (self.clip > 0, "a number above 0"),
+            "epochs": (self.epochs > 0, "a count of at least 1"),
+            "minibatches": (self.minibatches > 0, "a count of at least 1"),
+            "max_grad_norm": (self.max_grad_norm > 0, "a number above 0"),
+            "target_kl": (self.target_kl >= 0, "a number above 0, or 0 for none"),
         }
-        for name in (name for name, fine in sound.items() if not fine):
-            raise ValueError(f"PPO cannot learn with {name} = {getattr(self, name)}.")
+        for name, (sound, what) in takes.items():
+            if not sound:
+                raise ValueError(f"PPO's {name} is {getattr(self, name)}; it takes {what}.")
 
     def actor(self, action_dim: int) -> Gaussian:
         return Gaussian(action_dim, self.hidden)
