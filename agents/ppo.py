@@ -14,7 +14,17 @@ import jax.numpy as jnp
 import optax
 
 from rl import norm
-from rl.nets import MLP, Gaussian, apply, flatten, normal, normal_entropy, normal_kl, normal_logp
+from rl.nets import (
+    MLP,
+    Gaussian,
+    apply,
+    flatten,
+    normal,
+    normal_entropy,
+    normal_kl,
+    normal_logp,
+    tanh_mlp,
+)  # fmt: skip
 from rl.policy import Policy, memoryless
 from rl.returns import gae
 from rl.train import Trainable, descend, trainable
@@ -81,7 +91,7 @@ class PPO:
 
     @property
     def critic(self) -> MLP:
-        return MLP((*self.critic_hidden, 1))
+        return tanh_mlp((*self.critic_hidden, 1), out_gain=1.0)
 
     def tx(self, lr: Array) -> optax.GradientTransformation:
         clip = optax.clip_by_global_norm(self.max_grad_norm)

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import tyro
 
 import envs
 from envs import render
+from rl import record
+from rl.manifest import plain
 
 
 def run(main: Callable[..., None], args_type: Any) -> None:
@@ -30,7 +33,10 @@ def guard(main: Callable[[], None]) -> None:
 
 
 def parse(args_type: Any, args: list[str]) -> Any:
-    """`args_type` from `args`, its field `env` being the task that `--env` names."""
+    """`args_type` from `args`, its field `env` being the task that `--env` names.
+
+    `--resume RUN` stands for the flags that RUN was begun with.
+    """
     defaults, rest = args_type(), []
     name, words = defaults.env_name, iter(args)
     for word in words:
@@ -39,13 +45,50 @@ def parse(args_type: Any, args: list[str]) -> Any:
             name = value or next(words, "")
         else:
             rest.append(word)
-    return tyro.cli(
+    parsed = tyro.cli(
         args_type,
         prog=f"python -m experiments.{Path(sys.argv[0]).stem} --env {name}",
         description=f"--env is one of {', '.join(envs.names())}.",
         args=rest,
         default=args_type(env=envs.make_task(name), env_name=name),
     )
+    if parsed.resume is None:
+        return parsed
+    if len(args) != len(rest) or len(rest) > 2:
+        raise ValueError("--resume takes no other flags: a run goes on with those it has.")
+    return _begun(args_type, parsed.resume)
+
+
+def _begun(args_type: Any, resume: Path) -> Any:
+    """The arguments of the run at `resume`, which may name one of its checkpoints."""
+    run = resume.parent.parent if resume.parent.name == "checkpoints" else resume
+    manifest = record.read_manifest(run)
+    argv = manifest["argv"]
+    if Path(argv[0]).stem != Path(sys.argv[0]).stem:
+        raise ValueError(f"{run} was begun by {argv[0]}: resume it with that.")
+    args = parse(args_type, argv[1:])
+    now, then = plain(args), manifest["config"]
+    for field in sorted(now.keys() | then.keys()):
+        if now.get(field) != then.get(field):
+            raise ValueError(
+                f"{run} has {field} = {then.get(field)}, and this version makes {now.get(field)} "
+                "of its flags: resume it with the commit in its manifest."
+            )
+    return replace(args, out=run, resume=resume)
+
+
+def record_of(args: Any, algorithm: str) -> record.Record:
+    """The record of a new run of `args`, or of that which they resume."""
+    if args.resume:
+        return record.Record.again(args.out)
+    seeds = list(range(args.seed, args.seed + args.seeds))
+    facts = {"algorithm": algorithm, "env": args.env_name, "config": args, "seeds": seeds}
+    return record.Record(args.out, args.steps, **facts)
+
+
+def step_of(resume: Path) -> int | None:
+    """The step of RUN/checkpoints/STEP; None of a RUN."""
+    return int(resume.name) if resume.parent.name == "checkpoints" else None
 
 
 def at_least_one(args: Any, *names: str) -> None:

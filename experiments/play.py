@@ -3,7 +3,6 @@
 python -m experiments.play runs/ppo
 """
 
-import json
 import math
 import sys
 from dataclasses import dataclass
@@ -17,15 +16,18 @@ import tyro
 
 import envs
 from agents.ppo import PPO
+from agents.sac import SAC
 from envs import render
 from envs.simulation import Simulation
 from experiments import cli
 from rl import checkpoint, record, rollout
+from rl.heads import C51, MSE, HLGauss
 from rl.policy import Policy
 from rl.types import Key, Params
 
 EVAL_SEED = 2**31 - 1
-AGENTS = {"ppo": PPO}
+AGENTS = {"ppo": PPO, "sac": SAC}
+PARTS = {part.__name__: part for part in (MSE, HLGauss, C51)}  # that an agent's field may hold
 FILM = 20.0  # s of an episode in a video, at most
 
 
@@ -38,23 +40,13 @@ class Args:
     viewer: bool = False  # a window instead
 
 
-def read_manifest(run: Path) -> dict[str, Any]:
-    where = run / "manifest.json"
-    if not where.is_file():
-        raise ValueError(f"{run} is no run: it has no manifest.json.")
-    try:
-        return json.loads(where.read_text())
-    except ValueError as error:  # of JSON or of UTF-8
-        raise ValueError(f"{where} is damaged: {error}.") from error
-
-
 def load(run: Path, seed: int | None = None) -> tuple[Simulation, Policy, Params]:
     """The environment, evaluation policy and parameters of a run's `seed`, or of its first."""
-    manifest = read_manifest(run)
+    manifest = record.read_manifest(run)
     try:
         config, seeds, status = (manifest[name] for name in ("config", "seeds", "status"))
-        agent = AGENTS[manifest["algorithm"]](**_tuples(config["agent"]))
-        env = envs.make(manifest["env"], config["physics"], **_tuples(config["env"]))
+        agent = AGENTS[manifest["algorithm"]](**_made(config["agent"]))
+        env = envs.make(manifest["env"], config["physics"], **_made(config["env"]))
     except (KeyError, TypeError) as error:
         raise ValueError(
             f"{run / 'manifest.json'} is damaged or of another version: {error!r}."
@@ -138,7 +130,7 @@ def main(args: Args) -> None:
     if args.episodes < 1:
         raise ValueError(f"--episodes is {args.episodes}; it needs at least 1.")
     env, policy, params = load(args.run, args.seed)
-    seeds = read_manifest(args.run)["seeds"] if args.seed is None else [args.seed]
+    seeds = record.read_manifest(args.run)["seeds"] if args.seed is None else [args.seed]
     if args.viewer:
         poses, _ = episode(env, policy, params, jax.random.key(0))
         render.view(env.task.model(), poses, env.control_dt)
@@ -150,8 +142,15 @@ def main(args: Args) -> None:
     print(f"eval_return: {np.mean(returns):.1f}")
 
 
-def _tuples(config: dict[str, Any]) -> dict[str, Any]:
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in config.items()}
+def _made(config: dict[str, Any]) -> dict[str, Any]:
+    """The keyword arguments that `config` was written of."""
+
+    def made(x: Any) -> Any:
+        if isinstance(x, dict):
+            return PARTS[x["is"]](**_made(x))
+        return tuple(x) if isinstance(x, list) else x
+
+    return {name: made(x) for name, x in config.items() if name != "is"}
 
 
 if __name__ == "__main__":

@@ -4,8 +4,7 @@ python -m experiments.ppo --env HalfCheetah-v5 --steps 1000000 --seeds 3
 """
 
 import math
-import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -18,7 +17,7 @@ from agents.ppo import PPO, State
 from experiments import cli, play
 from rl import memory, record, rollout
 from rl.env import Env
-from rl.policy import Policy
+from rl.saver import Saver, Stop
 from rl.types import Array, Key, Metrics
 
 PHASES = 100  # times the host looks in, about: to log, to save, to notice trouble
@@ -38,8 +37,10 @@ class Args:
     threads: int = 0  # for physics and XLA alike; 0: all this process has
     anneal: bool = True  # the learning rate falls to zero, unless agent.target_kl steers it
     eval_episodes: int = 32  # that the trained policy is judged on
+    save_s: float = 30.0  # s between checkpoints, at least
     video: bool = True  # film an episode
     out: Path = Path("runs/ppo")  # directory of the run; -2, -3, ... if there is one already
+    resume: Path | None = None  # a run to go on with, or one of its checkpoints/STEP
     agent: PPO = PPO()
 
 
@@ -48,21 +49,20 @@ class Run(NamedTuple):
 
     agent: State
     worlds: rollout.Worlds
-    iteration: Array  # [] int32
     key: Key  # of the training to come
+    iteration: Array  # [] int32
 
 
-def explorer(args: Args, env: Env) -> Policy:
-    return args.agent.policy(explore=True, action_dim=env.action_dim)
+AXES = Run(0, 0, 0, None)  # pyright: ignore  of the seeds; they are at the same iteration
 
 
 def begin(args: Args, env: Env, key: Key) -> Run:
     agent_key, worlds_key, key = jax.random.split(key, 3)
     obs = jax.tree.map(jnp.zeros_like, env.reset(key).obs)
     agent = args.agent.init(agent_key, obs, jnp.zeros(env.action_dim))
-    params = args.agent.deploy(agent)
-    worlds = rollout.start(env, explorer(args, env), params, worlds_key, args.num_envs)
-    return Run(agent, worlds, jnp.int32(0), key)
+    policy, params = args.agent.policy(True, env.action_dim), args.agent.deploy(agent)
+    worlds = rollout.start(env, policy, params, worlds_key, args.num_envs)
+    return Run(agent, worlds, key, jnp.int32(0))
 
 
 def iterate(args: Args, env: Env, run: Run) -> tuple[Run, tuple[Metrics, rollout.Episodes]]:
@@ -71,10 +71,10 @@ def iterate(args: Args, env: Env, run: Run) -> tuple[Run, tuple[Metrics, rollout
     agent = run.agent
     if args.anneal and not args.agent.target_kl:
         agent = agent._replace(lr=args.agent.lr * (1 - run.iteration / math.prod(plan(args))))
-    policy, params = explorer(args, env), args.agent.deploy(agent)
+    policy, params = args.agent.policy(True, env.action_dim), args.agent.deploy(agent)
     worlds, batch, episodes = rollout.collect(env, policy, params, run.worlds, act_key, args.unroll)
     agent, metrics = args.agent.update(agent, batch, learn_key)
-    return Run(agent, worlds, run.iteration + 1, run.key), (metrics, episodes)
+    return Run(agent, worlds, run.key, run.iteration + 1), (metrics, episodes)
 
 
 def phase(args: Args, env: Env, run: Run) -> tuple[Run, Metrics]:
@@ -95,36 +95,35 @@ def main(args: Args) -> None:
     cli.use_threads(args.threads)
     env = envs.simulate(args.env, args.physics, threads=args.threads)
     check(args, env)
-    seeds = list(range(args.seed, args.seed + args.seeds))
-    facts = {"algorithm": "ppo", "env": args.env_name, "config": asdict(args), "seeds": seeds}
-    with record.Record(args.out, args.steps, **facts) as log:
-        learn(args, env, seeds, log)
+    with cli.record_of(args, "ppo") as log:
+        learn(args, env, log)
         play.conclude(log, args.eval_episodes, args.video)
 
 
-def learn(args: Args, env: Env, seeds: list[int], log: record.Record) -> None:
+def learn(args: Args, env: Env, log: record.Record) -> None:
     """The host's side: look in after each phase, until it is done, stopped or broken."""
-    keys = jax.vmap(jax.random.key)(jnp.array(seeds))  # the same draws alone and among others
-    clock = time.perf_counter()
-    run = jax.jit(jax.vmap(lambda key: begin(args, env, key)))(keys)
-    train = jax.jit(jax.vmap(lambda run: phase(args, env, run)), donate_argnums=0)
-    train = train.lower(run).compile()
-    log.update(compile_s=round(time.perf_counter() - clock, 2))
+    saver, (phases, each) = Saver(log, args.save_s), plan(args)
+    keys = jax.vmap(jax.random.key)(jnp.array(log.manifest["seeds"]))  # the same alone, in company
+    fresh = jax.jit(jax.vmap(lambda key: begin(args, env, key), out_axes=AXES))
+    run = args.resume and saver.restore(jax.eval_shape(fresh, keys), cli.step_of(args.resume))
+    run = fresh(keys) if run is None else run
+    train = jax.vmap(lambda run: phase(args, env, run), (AXES,), (AXES, 0))
+    train = jax.jit(train, donate_argnums=0).lower(run).compile()
+    log.update(compile_s=log.lap())
     log.save(jax.device_get(args.agent.deploy(run.agent)))
-    clock, status, (phases, each) = time.perf_counter(), "done", plan(args)
-    try:
-        for done in range(1, phases + 1):
+    with Stop() as stop:
+        while (done := int(run.iteration) // each + 1) <= phases and not stop.asked:
             run, metrics = train(run)
             metrics, step = jax.device_get(metrics), done * each * args.num_envs * args.unroll
             log.log(step, metrics)
             params = jax.device_get(args.agent.deploy(run.agent))
             if what := record.not_finite(metrics, params):
-                status = f"failed: {what} became NaN or infinite by step {step:,}"
+                stop.asked = f"failed: {what} became NaN or infinite by step {step:,}"
                 break
             log.save(params)
-    except KeyboardInterrupt:
-        status = "stopped by Ctrl-C"
-    log.update(status=status, train_s=round(time.perf_counter() - clock, 2))
+            if saver.due or stop.asked or done == phases:
+                saver.save(step, run)
+    log.update(status=stop.asked or "done", train_s=log.lap())
 
 
 def check(args: Args, env: Env) -> None:
@@ -133,7 +132,7 @@ def check(args: Args, env: Env) -> None:
 
     def once(key: Key) -> Any:
         run = begin(args, env, key)
-        policy, params = explorer(args, env), args.agent.deploy(run.agent)
+        policy, params = args.agent.policy(True, env.action_dim), args.agent.deploy(run.agent)
         return run, rollout.collect(env, policy, params, run.worlds, key, args.unroll)[1]
 
     key = jax.random.key(0)

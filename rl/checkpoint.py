@@ -1,21 +1,143 @@
-"""Parameters as one safetensors file, by name; a changed structure is refused."""
+"""States of a run, exact and whole; a policy's parameters as one file.  Never pickle.
 
+A checkpoint carries the shapes, the meaning and a hash of what it holds, so that one that is
+damaged or of another run is refused by name instead of believed.
+"""
+
+import hashlib
+import json
+import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from rl.types import Params
+from rl.types import Array, Params, PyTree
+
+KEEP = 3  # newest checkpoints, besides the best
+
+
+class Checkpoints:
+    """States at some steps of a run, in `folder`: the newest few, and that of the best score.
+
+    `about` says what they are of (names to JSON): a checkpoint about anything else is refused.
+    """
+
+    def __init__(self, folder: Path, about: Mapping[str, Any]) -> None:
+        import orbax.checkpoint as ocp  # slow to import
+        from orbax.checkpoint import checkpoint_managers as managers
+
+        logging.getLogger("absl").setLevel(logging.CRITICAL)  # it prints what it raises as well
+        best = managers.BestN(get_metric_fn=lambda metrics: metrics["score"], n=1)
+        keep = managers.AnyPreservationPolicy([managers.LatestN(KEEP), best])
+        self.folder, self.about = folder, json.loads(json.dumps(about))
+        self._args = ocp.args
+        self._manager = ocp.CheckpointManager(
+            folder.absolute(),
+            options=ocp.CheckpointManagerOptions(
+                enable_async_checkpointing=False, preservation_policy=keep,
+                cleanup_tmp_directories=True,
+            ),
+        )  # fmt: skip
+
+    def steps(self) -> list[int]:
+        return sorted(self._manager.all_steps())
+
+    def save(self, step: int, state: PyTree, score: float) -> None:
+        """Write `state` whole or not at all; OSError or ValueError where it cannot be."""
+        about = {"about": self.about, "leaves": _leaves(state), "hash": fingerprint(state)}
+        items = self._args.Composite(
+            state=self._args.StandardSave(state), about=self._args.JsonSave(about)
+        )
+        self._manager.save(step, args=items, metrics={"score": score}, force=True)
+
+    def restore(self, like: PyTree, step: int | None = None) -> tuple[int, PyTree]:
+        """The newest state, or that of `step`, shaped as `like`; ValueError names what is wrong."""
+        steps = self.steps()
+        if step is None and steps:
+            step = steps[-1]
+        if step not in steps:
+            has = f"it has {steps}" if steps else "it has none"
+            raise ValueError(f"There is no checkpoint {step} in {self.folder}: {has}.")
+        try:
+            return step, self._read(step, like)
+        except ValueError as error:
+            good = [s for s in reversed(steps) if s != step and self._is_good(s, like)]
+            offer = f"The newest good one is {self.folder / str(good[0])}." if good else ""
+            raise ValueError(f"Checkpoint {self.folder / str(step)} {error} {offer}") from error
+
+    def drop_after(self, step: int) -> None:
+        """Delete the checkpoints later than `step`."""
+        for later in [s for s in self.steps() if s > step]:
+            self._manager.delete(later)
+
+    def _read(self, step: int, like: PyTree) -> PyTree:
+        args = self._args
+        try:
+            found = self._manager.restore(step, args=args.Composite(about=args.JsonRestore()))
+            sealed = found["about"]
+            told, leaves, seal = sealed["about"], sealed["leaves"], sealed["hash"]
+        except Exception as error:  # orbax raises whatever its parts do
+            raise ValueError("cannot be read: it is damaged or not complete.") from error
+        for name, wanted in self.about.items():
+            if told.get(name) != wanted:
+                raise ValueError(f"has {name} {told.get(name)!r}, not {wanted!r}.")
+        for name, shape in _leaves(like).items():
+            if leaves.get(name) != shape:
+                raise ValueError(f"has {name} as {leaves.get(name)}; this run needs {shape}.")
+        try:
+            items = args.Composite(state=args.StandardRestore(like))
+            state = self._manager.restore(step, args=items)["state"]
+        except Exception as error:
+            raise ValueError("cannot be read: it is damaged or not complete.") from error
+        if fingerprint(state) != seal:
+            raise ValueError("is damaged: its contents do not match their hash.")
+        return state
+
+    def _is_good(self, step: int, like: PyTree) -> bool:
+        try:
+            self._read(step, like)
+        except ValueError:
+            return False
+        return True
+
+
+def fingerprint(tree: PyTree) -> str:
+    """A hash of every leaf's name, dtype, shape and bytes."""
+    digest = hashlib.sha256()
+    for name, leaf in _named(jax.device_get(jax.tree.map(_words, tree))):
+        leaf = np.asarray(leaf)
+        digest.update(f"{name} {leaf.dtype} {leaf.shape}".encode())
+        digest.update(np.ascontiguousarray(leaf).tobytes())
+    return digest.hexdigest()
+
+
+def _words(leaf: Array) -> Array:
+    """A key as the words it is made of, any other array as it is."""
+    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return jax.random.key_data(leaf) if is_key else leaf
+
+
+def _leaves(tree: PyTree) -> dict[str, str]:
+    return {name: f"{leaf.dtype}{list(leaf.shape)}" for name, leaf in _named(tree)}
 
 
 def save_params(path: Path, params: Params) -> None:
     """Write `params` to `path` whole or not at all."""
-    named = {name: np.asarray(leaf) for name, leaf in _named(params)}
+    write_tensors(path, params)
+
+
+def write_tensors(path: Path, tree: PyTree, about: dict[str, str] | None = None) -> None:
+    """Write the leaves of `tree` by name to a safetensors file, whole or not at all."""
+    named = {name: np.asarray(leaf, order="C") for name, leaf in _named(tree)}
     partial = path.with_suffix(".partial")
-    partial.write_bytes(save(named))  # save_file's would be readable to its owner alone
+    partial.write_bytes(save(named, about))  # save_file's would be readable to its owner alone
     os.replace(partial, path)
 
 
@@ -39,6 +161,6 @@ def load_params(path: Path, like: Params) -> Params:
     return jax.tree.unflatten(jax.tree.structure(like), [found[name] for name, _ in wanted])
 
 
-def _named(tree: Params) -> list[tuple[str, jax.Array]]:
+def _named(tree: PyTree) -> list[tuple[str, Any]]:
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return [(jax.tree_util.keystr(path, simple=True, separator="/"), leaf) for path, leaf in leaves]

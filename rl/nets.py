@@ -9,6 +9,9 @@ from flax import linen as nn
 
 from rl.types import Array, Key, Params
 
+LOG_STD = -20.0, 2.0
+LECUN = nn.initializers.lecun_normal()
+
 
 def apply(net: nn.Module, params: Params, *inputs: Array) -> Any:
     """`net.apply` for nets without mutable collections, so that it type-checks."""
@@ -38,18 +41,31 @@ def orthogonal(gain: float) -> nn.initializers.Initializer:
 
 
 class MLP(nn.Module):
-    """Dense layers, orthogonal init of gain sqrt(2); the last is linear with gain `out_gain`."""
+    """Dense layers, the last of which is linear; by default ReLU and LeCun-normal kernels."""
 
     sizes: Sequence[int]
-    activation: Callable[[Array], Array] = nn.tanh
-    out_gain: float = 1.0
+    activation: Callable[[Array], Array] = nn.relu
+    kernel_init: nn.initializers.Initializer = LECUN
+    out_init: nn.initializers.Initializer = LECUN
+    layer_norm: bool = False  # before each activation (RLPD: Ball et al. 2023)
+    dropout: float = 0.0  # before that, where a key is given (DroQ: Hiraoka et al. 2022)
 
     @nn.compact
-    def __call__(self, x: Array) -> Array:
+    def __call__(self, x: Array, key: Key | None = None) -> Array:
         *hidden, out = self.sizes
-        for size in hidden:
-            x = self.activation(nn.Dense(size, kernel_init=orthogonal(2**0.5))(x))
-        return nn.Dense(out, kernel_init=orthogonal(self.out_gain))(x)
+        for i, size in enumerate(hidden):
+            x = nn.Dense(size, kernel_init=self.kernel_init)(x)
+            if self.dropout and key is not None:
+                x = nn.Dropout(self.dropout)(x, deterministic=False, rng=jax.random.fold_in(key, i))
+            if self.layer_norm:
+                x = nn.LayerNorm()(x)
+            x = self.activation(x)
+        return nn.Dense(out, kernel_init=self.out_init)(x)
+
+
+def tanh_mlp(sizes: Sequence[int], out_gain: float) -> MLP:
+    """What on-policy learning likes: tanh, orthogonal of gain sqrt(2), the last of `out_gain`."""
+    return MLP(sizes, nn.tanh, orthogonal(2**0.5), orthogonal(out_gain))
 
 
 def flatten(obs: Any) -> Array:
@@ -82,13 +98,51 @@ def normal_kl(mean: Array, log_std: Array, to_mean: Array, to_log_std: Array) ->
 
 
 class Gaussian(nn.Module):
-    """Policy head: x [..., O] -> mean [..., A], and a log_std [..., A] that knows no state."""
+    """PPO's policy: x [..., O] -> mean [..., A], and a log_std [..., A] that knows no state."""
 
     action_dim: int
     hidden: Sequence[int]
 
     @nn.compact
     def __call__(self, x: Array) -> tuple[Array, Array]:
-        mean = MLP((*self.hidden, self.action_dim), out_gain=0.01)(x)
+        mean = tanh_mlp((*self.hidden, self.action_dim), out_gain=0.01)(x)
         log_std = self.param("log_std", nn.initializers.zeros, (self.action_dim,))
         return mean, jnp.broadcast_to(log_std, mean.shape)
+
+
+class StateGaussian(nn.Module):
+    """SAC's policy: x [..., O] -> mean and log_std [..., A], before the tanh."""
+
+    action_dim: int
+    hidden: Sequence[int]
+
+    @nn.compact
+    def __call__(self, x: Array) -> tuple[Array, Array]:
+        mean, log_std = jnp.split(MLP((*self.hidden, 2 * self.action_dim))(x), 2, axis=-1)
+        return mean, jnp.clip(log_std, *LOG_STD)
+
+
+def tanh_normal(key: Key, mean: Array, log_std: Array) -> tuple[Array, Array]:
+    """Sample a diagonal Gaussian squashed by tanh: action [..., A] and its log-density [...].
+
+    log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u)) does not underflow for large |u|
+    (Haarnoja et al. 2018, arXiv:1812.05905, appendix C).
+    """
+    noise = jax.random.normal(key, mean.shape)
+    u = mean + jnp.exp(log_std) * noise
+    logp = -0.5 * (noise**2 + jnp.log(2 * jnp.pi)) - log_std
+    return jnp.tanh(u), (logp - 2 * (jnp.log(2) - u - nn.softplus(-2 * u))).sum(-1)
+
+
+class Q(nn.Module):
+    """Action value: x [..., O], action [..., A] -> [..., K], what the critic's head reads."""
+
+    hidden: Sequence[int]
+    outputs: int = 1
+    layer_norm: bool = False
+    dropout: float = 0.0
+
+    @nn.compact
+    def __call__(self, x: Array, action: Array, key: Key | None = None) -> Array:
+        mlp = MLP((*self.hidden, self.outputs), layer_norm=self.layer_norm, dropout=self.dropout)
+        return mlp(jnp.concatenate([x, action], axis=-1), key)

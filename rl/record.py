@@ -1,26 +1,23 @@
-"""A run's directory: manifest first, a line of metrics a phase, the progress bar, the curve."""
+"""A run's directory: manifest first, a line of metrics a phase, evaluations, the bar, the curve."""
 
+import calendar
+import fcntl
 import json
 import os
-import platform
-import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Self
 
 import jax
 import numpy as np
 
-from rl import checkpoint
+from rl import checkpoint, manifest
+from rl.tensorboard import Board
 from rl.types import Params
 
-SCHEMA = 1
-PACKAGES = ("jax", "jaxlib", "flax", "optax", "mujoco", "mujoco-mjx", "gymnasium", "numpy")
+ROWS = "metrics.jsonl", "evals.jsonl"
 
 
 class Record:
@@ -30,27 +27,47 @@ class Record:
     """
 
     def __init__(self, out: Path, steps: int, **facts: Any) -> None:
-        self.out, self.steps, self.begun = _free(out), steps, time.perf_counter()
+        self._open(_free(out), manifest.facts() | {"steps": steps} | facts)
+
+    @classmethod
+    def again(cls, out: Path) -> Self:
+        """Go on with the run in `out`; `rewind` then drops what its checkpoint does not know."""
+        self, found, now = cls.__new__(cls), read_manifest(out), manifest.facts()
+        tries = [*found.get("resumed", []), {"at": now["started"], "git": now["git"]}]
+        self._open(out, found | {"status": "running", "resumed": tries})
+        return self
+
+    def _open(self, out: Path, facts: dict[str, Any]) -> None:
+        self.out, self.begun, self.lapped = out, time.perf_counter(), time.perf_counter()
+        self._lock = _locked(out)
         self.shown: float | list[float] | None = None  # the last return there was
+        self.judged: np.ndarray | None = None  # the last evaluation, of each seed
         self.told = 0.0  # share of the run last told of
         self.failed = 0.0  # worlds that the simulation gave up so far
         self.last: tuple[int, float] | None = None  # step and wall time of the last line
-        self.manifest = {
-            "schema": SCHEMA,
-            "status": "running",
-            "argv": [os.path.relpath(sys.argv[0]), *sys.argv[1:]],
-            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "git": _git(),
-            "packages": {name: metadata.version(name) for name in PACKAGES},
-            "python": platform.python_version(),
-            "machine": {
-                "system": platform.platform(), "cpu": _cpu(), "cores": os.cpu_count(),
-                "devices": [str(d) for d in jax.devices()],
-            },
-            "matmul_precision": jax.config.jax_default_matmul_precision,  # pyright: ignore
-            "steps": steps,
-        } | {name: _plain(fact) for name, fact in facts.items()}  # fmt: skip
-        self.update()
+        self.manifest: dict[str, Any] = {}
+        self.update(**facts)
+        self.board = self._board()
+
+    def _board(self) -> Board:
+        started = calendar.timegm(time.strptime(self.manifest["started"], "%Y-%m-%dT%H:%M:%SZ"))
+        return Board(self.out / "tb", self.manifest.get("seeds", [0]), started)
+
+    def rewind(self, step: int) -> None:
+        """Forget every row after `step`: the run will write them again."""
+        kept = {name: [x for x in read_rows(self.out / name) if x["step"] <= step] for name in ROWS}
+        for name, rows in kept.items():
+            partial = self.out / f"{name}.partial"
+            partial.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            os.replace(partial, self.out / name)
+        every = sorted((row for rows in kept.values() for row in rows), key=lambda x: x["wall_s"])
+        self.begun -= every[-1]["wall_s"] if every else 0
+        self.board = self._board()
+        for row in every:
+            self.board.show(row)
+            self.shown = row.get("episode_return", self.shown)
+            self.judged = row.get("eval_return", self.judged)
+        self.board.flush()
 
     def __enter__(self) -> Self:
         print(f"run      {self.out}", flush=True)
@@ -60,30 +77,57 @@ class Record:
         if error is not None and self.manifest["status"] == "running":
             why = "stopped by Ctrl-C" if kind is KeyboardInterrupt else f"failed: {error}"
             self.update(status=why.splitlines()[0])
+        os.close(self._lock)
         if kind is KeyboardInterrupt:
             print(f"\nstopped; what there is of the run is in {self.out}", file=sys.stderr)
 
     def update(self, **facts: Any) -> None:
         """Put `facts` into the manifest, atomically."""
-        self.manifest |= {name: _plain(fact) for name, fact in facts.items()}
+        self.manifest |= {name: manifest.plain(fact) for name, fact in facts.items()}
         partial = self.out / "manifest.partial"
         partial.write_text(json.dumps(self.manifest, indent=2) + "\n")
         os.replace(partial, self.out / "manifest.json")
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Append one line and move the bar; a value per seed is a list, what is NaN is left out."""
-        wall = time.perf_counter() - self.begun
-        row = {"step": step, "wall_s": round(wall, 3)}
-        for name, value in metrics.items():
-            value = np.asarray(value, np.float64)
-            if np.isfinite(value).all():
-                row[name] = value.item() if value.size == 1 else value.tolist()
-        with (self.out / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps(row) + "\n")
+        row = self._append("metrics.jsonl", step, metrics)
         self.shown = row.get("episode_return", self.shown)
         self.failed += float(np.sum(row.get("failed", 0)))
-        self._bar(step, wall)
-        self.last = step, wall
+        self._bar(step, row["wall_s"])
+        self.last = step, row["wall_s"]
+
+    def evaluated(self, step: int, returns: np.ndarray, lengths: np.ndarray) -> None:
+        """Append an evaluation: every episode [seeds, episodes], and the means."""
+        means = {"eval_return": returns.mean(1), "eval_length": lengths.mean(1)}
+        self.judged = means["eval_return"]
+        self._append("evals.jsonl", step, means | {"returns": returns, "lengths": lengths})
+
+    def lap(self) -> float:
+        """Seconds since the last call, or since the record was opened."""
+        before, self.lapped = self.lapped, time.perf_counter()
+        return round(self.lapped - before, 2)
+
+    @property
+    def score(self) -> float:
+        """What the run is worth now: its last evaluation, or before that its last episodes."""
+        return float(np.mean(self.judged if self.judged is not None else self.shown or -np.inf))
+
+    def warn(self, what: str) -> None:
+        """Say `what` aloud and in the manifest; the run goes on."""
+        print(f"\nwarning: {what}", file=sys.stderr, flush=True)
+        self.update(warnings=[*self.manifest.get("warnings", []), what])
+
+    def _append(self, name: str, step: int, values: Mapping[str, Any]) -> dict[str, Any]:
+        row = {"step": step, "wall_s": round(time.perf_counter() - self.begun, 3)}
+        for key, value in values.items():
+            value = np.asarray(value, np.float64)
+            if np.isfinite(value).all():
+                row[key] = value.item() if value.size == 1 else value.tolist()
+        with (self.out / name).open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        self.board.show(row)
+        self.board.flush()
+        return row
 
     def save(self, params: Params) -> None:
         """Write each seed's policy (leaves [seeds, ...]) in the place of an earlier one."""
@@ -92,7 +136,7 @@ class Record:
             checkpoint.save_params(self.out / f"policy-{seed}.safetensors", mine)
 
     def _bar(self, step: int, wall: float) -> None:
-        share = min(step / self.steps, 1)
+        share = min(step / self.manifest["steps"], 1)
         shown = f"{'-':>8}" if self.shown is None else f"{np.mean(self.shown):8.1f}"
         # The first line's time is mostly compiling.
         rate = f"{(step - self.last[0]) / (wall - self.last[1]):,.0f}" if self.last else "-"
@@ -115,10 +159,29 @@ def not_finite(metrics: Mapping[str, Any], params: Params) -> str:
     return "" if all(np.isfinite(x).all() for x in jax.tree.leaves(params)) else "a parameter"
 
 
-def read_metrics(out: Path) -> list[dict[str, Any]]:
-    """The rows of a run's metrics.jsonl; a last line cut off by a kill is left out."""
-    lines = (out / "metrics.jsonl").read_text().split("\n")
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file of JSON lines, if there is one; a last line cut off by a kill left out."""
+    lines = path.read_text().split("\n") if path.exists() else [""]
     return [json.loads(line) for line in lines[:-1]]
+
+
+def read_metrics(out: Path) -> list[dict[str, Any]]:
+    """The rows of a run's metrics.jsonl."""
+    return read_rows(out / "metrics.jsonl")
+
+
+def read_manifest(run: Path) -> dict[str, Any]:
+    """The manifest of a run, of this schema or an older one."""
+    where = run / "manifest.json"
+    if not where.is_file():
+        raise ValueError(f"{run} is no run: it has no manifest.json.")
+    try:
+        found = json.loads(where.read_text())
+    except ValueError as error:  # of JSON or of UTF-8
+        raise ValueError(f"{where} is damaged: {error}.") from error
+    if not isinstance(found, dict) or found.get("schema", 0) > manifest.SCHEMA:
+        raise ValueError(f"{where} was written by a newer version of this package.")
+    return found
 
 
 def curve(out: Path, title: str, value: str = "episode_return") -> Path:
@@ -151,37 +214,15 @@ def _free(out: Path) -> Path:
     raise ValueError(f"There are 10,000 runs named {out} already; give another --out.")
 
 
-def _plain(x: Any) -> Any:
-    """JSON of configuration and results."""
-    if is_dataclass(x) and not isinstance(x, type):
-        return _plain(asdict(x))
-    if isinstance(x, Mapping):
-        return {k: _plain(v) for k, v in x.items()}
-    if isinstance(x, list | tuple):
-        return [_plain(v) for v in x]
-    if isinstance(x, np.ndarray | jax.Array):
-        return np.asarray(x).tolist()
-    return str(x) if isinstance(x, Path) else x
-
-
-def _git() -> dict[str, Any]:
-    def ask(*words: str) -> str | None:
-        git = shutil.which("git")
-        if git is None:
-            return None
-        # Spawned, not forked: a fork of a process in which JAX runs may hang.
-        said = subprocess.run(
-            [git, "-C", str(Path(__file__).parent), *words],
-            capture_output=True, text=True, check=False, close_fds=False,
-        )  # fmt: skip
-        return said.stdout.strip() if said.returncode == 0 else None
-
-    return {"commit": ask("rev-parse", "HEAD"), "dirty": bool(ask("status", "--porcelain"))}
-
-
-def _cpu() -> str:
+def _locked(out: Path) -> int:
+    """The run's lock, an open file: the system frees it however this process ends."""
+    file = os.open(out / "lock", os.O_RDWR | os.O_CREAT)
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((x.split(": ", 1)[1] for x in lines if x.startswith("model name")), "unknown")
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        owner = os.pread(file, 20, 0).decode()
+        os.close(file)
+        raise ValueError(f"{out} is in use by process {owner}.") from error
+    os.ftruncate(file, 0)
+    os.pwrite(file, str(os.getpid()).encode(), 0)
+    return file

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from rl.types import Array
+from rl.types import Array, Obs, Transition
 
 
 def gae(
@@ -29,3 +29,22 @@ def gae(
         return advantage, advantage
 
     return jax.lax.scan(back, jnp.zeros_like(reward[0]), (delta, decay), reverse=True)[1]
+
+
+def n_step(window: Transition, gamma: float) -> tuple[Array, Array, Obs]:
+    """Reward, discount [B] and last observation of windows with leaves [B, n, ...].
+
+    The sum ends with the window or with the first step that ends an episode, which counts;
+    a terminated one has discount 0, a truncated one goes on from its own last observation.
+    """
+    done = window.terminated | window.truncated
+    alive = jnp.cumprod(1 - done[:, :-1], axis=1)  # the steps after the first
+    alive = jnp.concatenate([jnp.ones_like(alive, shape=(len(done), 1)), alive], axis=1)
+    steps = alive.sum(1)
+    reward = (window.reward * alive * gamma ** jnp.arange(done.shape[1])).sum(1)
+
+    def last(x: Array) -> Array:
+        return jax.vmap(lambda row, i: row[i])(x, steps - 1)
+
+    discount = jnp.where(last(window.terminated), 0.0, gamma**steps)
+    return reward, discount, jax.tree.map(last, window.next_obs)

@@ -215,7 +215,7 @@ def test_what_ends_a_run_early_is_in_its_manifest(tmp_path: Path) -> None:
 
 
 def test_failed_worlds_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = record.Record(tmp_path / "run", 10)
+    log = record.Record(tmp_path / "run", 10, seeds=[0, 1])
     log.log(5, {"failed": np.array([2.0, 1.0]), "episode_return": np.zeros(2)})
     assert "3 worlds FAILED" in capsys.readouterr().out
     log.log(10, {"failed": np.array([0.0, 1.0]), "episode_return": np.zeros(2)})

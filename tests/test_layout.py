@@ -20,7 +20,7 @@ MAX_FUNCTION_LINES = 50
 MAX_NESTED_DEFS = 2
 MAX_ARGUMENTS = 8
 MAX_POSITIONAL = 6  # the widest contract: physics.reset, collect
-MAX_CLOSURE = 24
+MAX_CLOSURE = 27  # 24 and what a run needs to be recorded and resumed
 # Where compiled programs begin: experiments, measurements and the edges of the host.
 MAY_JIT = ("experiments/", "benchmarks/", "envs/adapters/", "envs/render", "rl/bridge/")
 LOADERS = {"import_module", "__import__", "spec_from_file_location", "run_module", "run_path"}
@@ -136,8 +136,14 @@ def modules_behind(name: str) -> list[Path]:
     return [p for p in found if p in OURS and p.read_text().strip()]
 
 
-def closure(start: Path, followed: str) -> set[Path]:
-    """Files to open to follow `start`; of what `envs` offers by name, only the task `followed`."""
+OFFERS = {  # names of which a user takes one
+    "envs/__init__.py": ("envs.gym_mujoco.", "envs.dmc.", "envs.adapters."),
+    "experiments/play.py": ("agents.", "rl.heads"),
+}
+
+
+def closure(start: Path, *followed: str) -> set[Path]:
+    """Files to open to follow `start`; of tasks and agents offered by name, only `followed`."""
     seen, todo = set(), [start]
     while todo:
         path = todo.pop()
@@ -145,10 +151,8 @@ def closure(start: Path, followed: str) -> set[Path]:
             continue
         seen.add(path)
         for name in imports(tree(path)):
-            offered = name_of(path) == "envs/__init__.py" and name.startswith(
-                ("envs.gym_mujoco.", "envs.dmc.", "envs.adapters.")
-            )
-            if not offered or name == followed:
+            offered = OFFERS.get(name_of(path), ("nothing",))
+            if not name.startswith(offered) or name in followed:
                 todo += modules_behind(name)
     return seen
 
@@ -156,6 +160,6 @@ def closure(start: Path, followed: str) -> set[Path]:
 def test_few_files_lie_between_the_command_line_and_the_gradient() -> None:
     start = ROOT / "experiments" / "ppo.py"
     assert start.is_file()
-    files = closure(start, followed="envs.gym_mujoco.half_cheetah")
+    files = closure(start, "envs.gym_mujoco.half_cheetah")
     assert ROOT / "rl" / "train.py" in files
     assert len(files) <= MAX_CLOSURE, " ".join(sorted(map(name_of, files)))

@@ -1,0 +1,207 @@
+"""Soft actor-critic with an ensemble of critics (Haarnoja et al. 2018, arXiv:1812.05905).
+
+Settings of it are REDQ (arXiv:2101.05982: critics 10, subset 2, delay 20, actor_q "mean"),
+DroQ (arXiv:2110.02034: critic.dropout 0.01, critic.layer_norm, delay 20) and RLPD's critic
+(arXiv:2302.02948: critics 10, subset 2, critic.layer_norm, actor_q "mean").
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from rl import norm
+from rl.heads import MSE, Head
+from rl.nets import Q, StateGaussian, apply, flatten, tanh_normal
+from rl.policy import Policy, memoryless
+from rl.returns import n_step
+from rl.train import Trainable, descend, trainable
+from rl.types import Array, Key, Metrics, Obs, Params, Transition, view
+
+
+class State(NamedTuple):
+    """Arrays only: save it, vmap it over seeds, carry it through scan."""
+
+    actor: Trainable
+    critic: Trainable  # leaves of the parameters [E, ...]
+    target: Params  # leaves [E, ...]
+    log_alpha: Trainable
+    obs: norm.Stats  # of the policy's view
+    critic_obs: norm.Stats
+
+
+class Sample(NamedTuple):
+    """What one gradient step needs of a window of steps; leaves [B, ...]."""
+
+    obs: Array
+    critic_obs: Array
+    action: Array
+    reward: Array  # summed over the window
+    discount: Array  # of what comes after it
+    next_obs: Array
+    next_critic_obs: Array
+
+
+@dataclass(frozen=True)
+class SAC:
+    """Hyperparameters of SAC."""
+
+    hidden: tuple[int, ...] = (256, 256)  # of the actor
+    critic_hidden: tuple[int, ...] = (256, 256)
+    critics: int = 2
+    subset: int = 0  # critics drawn for each target, of which the lowest counts; 0: all
+    layer_norm: bool = False  # in the critics
+    dropout: float = 0.0  # in the critics
+    head: Head = MSE()  # what of a return they predict
+    actor_q: Literal["min", "mean"] = "min"  # what of the critics the actor maximises
+    lr: float = 3e-4  # of actor and temperature
+    critic_lr: float = 3e-4
+    gamma: float = 0.99
+    tau: float = 0.005  # share of the critic that its target takes on a step
+    delay: int = 1  # critic steps for each step of actor and temperature
+    alpha: float = 1.0  # the temperature to begin with
+    target_entropy: float = -1.0  # nats, for each dimension of the action
+    entropy_backup: bool = True  # targets hold the entropy of actions to come
+    normalise: bool = False  # observations, by running statistics
+
+    def actor(self, action_dim: int) -> StateGaussian:
+        return StateGaussian(action_dim, self.hidden)
+
+    @property
+    def critic(self) -> Q:
+        return Q(self.critic_hidden, self.head.outputs, self.layer_norm, self.dropout)
+
+    def tx(self, lr: float) -> optax.GradientTransformation:
+        return optax.adam(lr)
+
+    def init(self, key: Key, obs: Obs, action: Array) -> State:
+        """State for one example of `obs` and `action` [A]."""
+        actor_key, critic_key = jax.random.split(key)
+        seen, known = flatten(view(obs, "policy")), flatten(view(obs, "critic"))
+        critic_keys = jax.random.split(critic_key, self.critics)
+        critic = jax.vmap(self.critic.init, (0, None, None))(critic_keys, known, action)
+        return State(
+            actor=trainable(self.actor(action.shape[-1]).init(actor_key, seen), self.tx(self.lr)),
+            critic=trainable(critic, self.tx(self.critic_lr)),
+            target=critic,
+            log_alpha=trainable(jnp.log(self.alpha), optax.adam(self.lr)),
+            obs=norm.init(seen),
+            critic_obs=norm.init(known),
+        )
+
+    def policy(self, explore: bool, action_dim: int) -> Policy:
+        """The policy of `deploy`'s parameters: sampled to learn, the mode to evaluate."""
+
+        def act(params: Params, obs: Obs, key: Key) -> tuple[Array, tuple[()]]:
+            seen = self.scaled(params["obs"], flatten(view(obs, "policy")))
+            mean, log_std = apply(self.actor(action_dim), params["actor"], seen)
+            return (tanh_normal(key, mean, log_std)[0] if explore else jnp.tanh(mean)), ()
+
+        return memoryless(act)
+
+    def deploy(self, state: State) -> Params:
+        """All a policy needs: the actor and its normaliser."""
+        return {"actor": state.actor.params, "obs": state.obs}
+
+    def scaled(self, stats: norm.Stats, obs: Array) -> Array:
+        return norm.normalise(stats, obs) if self.normalise else obs
+
+    def act(self, params: Params, obs: Array, action_dim: int, key: Key) -> tuple[Array, Array]:
+        """Sampled action [..., A] and its log-density [...]; `obs` is scaled already."""
+        return tanh_normal(key, *apply(self.actor(action_dim), params, obs))
+
+    def q(self, params: Params, obs: Array, action: Array, key: Key | None = None) -> Array:
+        """Every critic's outputs [E, ..., K]."""
+        count = len(jax.tree.leaves(params)[0])
+        keys = None if key is None else jax.random.split(key, count)
+        one = lambda params, key: apply(self.critic, params, obs, action, key)  # noqa: E731
+        return jax.vmap(one)(params, keys)
+
+    def backup(self, state: State, batch: Sample, key: Key) -> Array:
+        """Target [B, ...] in the head's form: the lowest of a subset of the target critics."""
+        act_key, draw_key, drop_key = jax.random.split(key, 3)
+        action, logp = self.act(state.actor.params, batch.next_obs, batch.action.shape[-1], act_key)
+        target = state.target
+        if self.subset:
+            drawn = jax.random.choice(draw_key, self.critics, (self.subset,), replace=False)
+            target = jax.tree.map(lambda x: x[drawn], target)
+        bonus = -jnp.exp(state.log_alpha.params) * logp if self.entropy_backup else 0 * logp
+        outputs = self.q(target, batch.next_critic_obs, action, drop_key)
+        backup = jax.vmap(self.head.backup, (0, None, None, None))
+        targets = backup(outputs, batch.reward, batch.discount, bonus)
+        lowest = self.head.mean(targets).argmin(0)
+        return jnp.take_along_axis(targets, lowest[None, :, None], axis=0)[0]
+
+    def critic_loss(
+        self, params: Params, batch: Sample, target: Array, key: Key
+    ) -> tuple[Array, Metrics]:
+        """Mean over critics and batch; `target` is of `backup`."""
+        outputs = self.q(params, batch.critic_obs, batch.action, key)
+        loss = self.head.loss(outputs, target).mean()
+        return loss, {"critic_loss": loss, "q": self.head.value(outputs).mean()}
+
+    def actor_loss(
+        self, params: Params, state: State, batch: Sample, key: Key
+    ) -> tuple[Array, Metrics]:
+        act_key, drop_key = jax.random.split(key)
+        action, logp = self.act(params, batch.obs, batch.action.shape[-1], act_key)
+        outputs = self.q(state.critic.params, batch.critic_obs, action, drop_key)
+        q = getattr(self.head.value(outputs), self.actor_q)(0)
+        loss = (jnp.exp(state.log_alpha.params) * logp - q).mean()
+        return loss, {"actor_loss": loss, "entropy": -logp.mean()}
+
+    def alpha_loss(
+        self, log_alpha: Array, entropy: Array, action_dim: int
+    ) -> tuple[Array, Metrics]:
+        alpha = jnp.exp(log_alpha)
+        loss = alpha * (entropy - self.target_entropy * action_dim)
+        return loss, {"alpha_loss": loss, "alpha": alpha}
+
+    def sample(self, state: State, batch: Transition) -> Sample:
+        """What to learn from windows of transitions [B, n, ...]."""
+        first = jax.tree.map(lambda x: x[:, 0], (batch.obs, batch.action))
+        reward, discount, last = n_step(batch, self.gamma)
+
+        def seen(obs: Obs) -> tuple[Array, Array]:
+            return (
+                self.scaled(state.obs, flatten(view(obs, "policy"))),
+                self.scaled(state.critic_obs, flatten(view(obs, "critic"))),
+            )
+
+        (obs, critic_obs), (next_obs, next_critic_obs) = seen(first[0]), seen(last)
+        return Sample(obs, critic_obs, first[1], reward, discount, next_obs, next_critic_obs)
+
+    def update(self, state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:
+        """`delay` steps of the critics, one on each window batch [delay, B, n, ...], then one of
+        actor and temperature on the last."""
+        critic_key, actor_key = jax.random.split(key)
+        sample = jax.vmap(self.sample, (None, 0))(state, batch)
+
+        def step(state: State, now: tuple[Sample, Key]) -> tuple[State, Metrics]:
+            batch, (target_key, drop_key) = now[0], jax.random.split(now[1])
+            target = self.backup(state, batch, target_key)
+            tx = self.tx(self.critic_lr)
+            critic, metrics = descend(tx, self.critic_loss, state.critic, batch, target, drop_key)
+            target = optax.incremental_update(critic.params, state.target, self.tau)
+            return state._replace(critic=critic, target=target), metrics
+
+        state, m1 = jax.lax.scan(step, state, (sample, jax.random.split(critic_key, self.delay)))
+        last, tx = jax.tree.map(lambda x: x[-1], sample), self.tx(self.lr)
+        actor, m2 = descend(tx, self.actor_loss, state.actor, state, last, actor_key)
+        log_alpha, m3 = descend(
+            optax.adam(self.lr), self.alpha_loss, state.log_alpha, m2["entropy"],
+            batch.action.shape[-1],
+        )  # fmt: skip
+        state = state._replace(actor=actor, log_alpha=log_alpha)
+        return state, jax.tree.map(jnp.mean, m1) | m2 | m3
+
+    def observe(self, state: State, seen: Transition) -> State:
+        """With fresh transitions [T, N, ...] counted in the statistics."""
+        if not self.normalise:
+            return state
+        return state._replace(
+            obs=norm.update(state.obs, flatten(view(seen.obs, "policy"))),
+            critic_obs=norm.update(state.critic_obs, flatten(view(seen.obs, "critic"))),
+        )

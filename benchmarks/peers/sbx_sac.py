@@ -1,0 +1,71 @@
+"""The peer: SBX's SAC at its defaults, one update for each transition, in the peers' environment.
+
+python benchmarks/peers/sbx_sac.py --env HalfCheetah-v5 --num-envs 8 --steps 20000 --seed 0
+
+One line of JSON: `value`, environment steps/s while it learns (collecting and learning, from a
+thousand steps after the compile on), and the return of `--episodes` deterministic episodes.
+"""
+
+import argparse
+import json
+import time
+
+import gymnasium
+import numpy as np
+from sbx import SAC
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+WARM = 1_000  # environment steps of learning before the clock: everything is compiled by then
+
+
+class Clock(BaseCallback):
+    """Wall time and steps when learning has gone on for a while."""
+
+    def _on_training_start(self) -> None:
+        self.began = self.steps = 0
+
+    def _on_step(self) -> bool:
+        if not self.began and self.num_timesteps >= self.model.learning_starts + WARM:
+            self.began, self.steps = time.perf_counter(), self.num_timesteps
+        return True
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--env", default="HalfCheetah-v5")
+    parser.add_argument("--num-envs", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=20_000)
+    parser.add_argument("--learning-starts", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--episodes", type=int, default=10)
+    args = parser.parse_args()
+
+    worlds = DummyVecEnv([lambda: gymnasium.make(args.env)] * args.num_envs)
+    agent = SAC(
+        "MlpPolicy", worlds, learning_starts=args.learning_starts, train_freq=1,
+        gradient_steps=args.num_envs, seed=args.seed,
+    )  # fmt: skip
+    clock, start = Clock(), time.perf_counter()
+    agent.learn(args.steps, callback=clock)
+    end = time.perf_counter()
+
+    world = gymnasium.make(args.env)
+    returns = []
+    for episode in range(args.episodes):
+        (obs, _), done, total = world.reset(seed=10_000 + episode), False, 0.0
+        while not done:
+            action = agent.predict(obs, deterministic=True)[0]
+            obs, reward, terminated, truncated, _ = world.step(action)
+            total, done = total + float(reward), terminated or truncated
+        returns.append(total)
+    told = {
+        "peer": "sbx", **vars(args), "wall_seconds": end - start,
+        "value": (args.steps - clock.steps) / (end - clock.began),
+        "returns": returns, "return": float(np.mean(returns)),
+    }  # fmt: skip
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""What a critic predicts of a return and how it is taught: a number, or a histogram.
+
+A head reads the network's outputs [..., K].  `backup` makes a target of the next step's
+outputs, `mean` says what a target is worth, and `loss` compares outputs with a target.
+"""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from rl.types import Array
+
+
+@dataclass(frozen=True)
+class MSE:
+    """The value itself, by squared error."""
+
+    outputs = 1
+
+    def value(self, outputs: Array) -> Array:
+        return outputs[..., 0]
+
+    def backup(self, outputs: Array, reward: Array, discount: Array, bonus: Array) -> Array:
+        """reward + discount (value + bonus) [..., 1]; the last three are [...]."""
+        return (reward + discount * (self.value(outputs) + bonus))[..., None]
+
+    def mean(self, target: Array) -> Array:
+        return target[..., 0]
+
+    def loss(self, outputs: Array, target: Array) -> Array:
+        """[...] for each."""
+        return (outputs - target)[..., 0] ** 2
+
+
+@dataclass(frozen=True)
+class HLGauss:
+    """A histogram taught a Gaussian about the target (Farebrother et al. 2024, 2403.03950)."""
+
+    low: float = -10.0
+    high: float = 10.0
+    bins: int = 101
+    spread: float = 0.75  # std of that Gaussian, in bins
+
+    @property
+    def outputs(self) -> int:
+        return self.bins
+
+    def value(self, outputs: Array) -> Array:
+        edges = jnp.linspace(self.low, self.high, self.bins + 1)
+        return jax.nn.softmax(outputs) @ ((edges[1:] + edges[:-1]) / 2)
+
+    def backup(self, outputs: Array, reward: Array, discount: Array, bonus: Array) -> Array:
+        """reward + discount (value + bonus) [..., 1]; the last three are [...]."""
+        return (reward + discount * (self.value(outputs) + bonus))[..., None]
+
+    def mean(self, target: Array) -> Array:
+        return target[..., 0]
+
+    def loss(self, outputs: Array, target: Array) -> Array:
+        """Cross-entropy [...] with the mass of the Gaussian in each bin, cut off at the ends."""
+        edges = jnp.linspace(self.low, self.high, self.bins + 1)
+        std = self.spread * (self.high - self.low) / self.bins
+        mass = jax.scipy.special.ndtr((edges - jnp.clip(target, self.low, self.high)) / std)
+        share = (mass[..., 1:] - mass[..., :-1]) / (mass[..., -1:] - mass[..., :1])
+        return -(share * jax.nn.log_softmax(outputs)).sum(-1)
+
+
+@dataclass(frozen=True)
+class C51:
+    """A histogram of the return's distribution (Bellemare et al. 2017, arXiv:1707.06887)."""
+
+    low: float = -10.0
+    high: float = 10.0
+    bins: int = 101
+
+    @property
+    def outputs(self) -> int:
+        return self.bins
+
+    @property
+    def atoms(self) -> Array:
+        return jnp.linspace(self.low, self.high, self.bins)
+
+    def value(self, outputs: Array) -> Array:
+        return self.mean(jax.nn.softmax(outputs))
+
+    def backup(self, outputs: Array, reward: Array, discount: Array, bonus: Array) -> Array:
+        """Shares [..., K] of reward + discount (atom + bonus), projected back onto the atoms."""
+        moved = reward[..., None] + discount[..., None] * (self.atoms + bonus[..., None])
+        moved = jnp.clip(moved, self.low, self.high)
+        step = (self.high - self.low) / (self.bins - 1)
+        near = jnp.clip(1 - jnp.abs(moved[..., None, :] - self.atoms[:, None]) / step, 0, 1)
+        return (near * jax.nn.softmax(outputs)[..., None, :]).sum(-1)
+
+    def mean(self, target: Array) -> Array:
+        return target @ self.atoms
+
+    def loss(self, outputs: Array, target: Array) -> Array:
+        """Cross-entropy [...]."""
+        return -(target * jax.nn.log_softmax(outputs)).sum(-1)
+
+
+Head = MSE | HLGauss | C51

@@ -1,0 +1,90 @@
+"""What a run needs said of itself to be made again: code, packages, machine, settings."""
+
+import hashlib
+import os
+import platform
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+SCHEMA = 2  # 1 does not say what the parts of a configuration are, and tells less of the machine
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "mujoco", "mujoco-mjx", "gymnasium", "numpy")
+SETTINGS = ("JAX_", "XLA_", "NPROC", "OMP_", "MUJOCO_GL", "CUDA_VISIBLE_DEVICES")
+
+
+def facts() -> dict[str, Any]:
+    """The same for any run here and now."""
+    return {
+        "schema": SCHEMA,
+        "run_id": os.urandom(6).hex(),
+        "status": "running",
+        "argv": [os.path.relpath(sys.argv[0]), *sys.argv[1:]],
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "git": _git(),
+        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "python": platform.python_version(),
+        "machine": {
+            "system": platform.platform(), "cpu": _cpu(), "cores": os.cpu_count(),
+            "usable_cores": len(os.sched_getaffinity(0)),
+            "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+            "devices": [str(d) for d in jax.devices()],
+        },
+        "settings": {k: v for k, v in sorted(os.environ.items()) if k.startswith(SETTINGS)},
+        "matmul_precision": jax.config.jax_default_matmul_precision,  # pyright: ignore
+        "prng": jax.config.jax_default_prng_impl,  # pyright: ignore
+    }  # fmt: skip
+
+
+def peak_memory_gb() -> float:
+    """Most memory this process has held."""
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2)
+
+
+def plain(x: Any) -> Any:
+    """JSON of configuration and results; what a dataclass is, is under "is"."""
+    if is_dataclass(x) and not isinstance(x, type):
+        return {"is": type(x).__name__} | {f.name: plain(getattr(x, f.name)) for f in fields(x)}
+    if isinstance(x, Mapping):
+        return {k: plain(v) for k, v in x.items()}
+    if isinstance(x, list | tuple):
+        return [plain(v) for v in x]
+    if isinstance(x, np.ndarray | jax.Array):
+        return np.asarray(x).tolist()
+    return str(x) if isinstance(x, Path) else x
+
+
+def _git() -> dict[str, Any]:
+    def ask(*words: str) -> str | None:
+        git = shutil.which("git")
+        if git is None:
+            return None
+        # Spawned, not forked: a fork of a process in which JAX runs may hang.
+        said = subprocess.run(
+            [git, "-C", str(Path(__file__).parent), *words],
+            capture_output=True, text=True, check=False, close_fds=False,
+        )  # fmt: skip
+        return said.stdout.strip() if said.returncode == 0 else None
+
+    changes = ask("status", "--porcelain")
+    told: dict[str, Any] = {"commit": ask("rev-parse", "HEAD"), "dirty": bool(changes)}
+    if changes:  # which changes: the diff itself may be large, or nobody's business
+        told["diff_sha256"] = hashlib.sha256((ask("diff", "HEAD") or "").encode()).hexdigest()
+    return told
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((x.split(": ", 1)[1] for x in lines if x.startswith("model name")), "unknown")

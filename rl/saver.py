@@ -1,0 +1,183 @@
+"""A run that can be killed at any moment and goes on as if it had not been.
+
+A checkpoint is the run's state; the replay lies beside it in blocks of rows, each written
+once, so that a checkpoint writes only what is new.
+"""
+
+import re
+import signal
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from rl.checkpoint import Checkpoints, fingerprint, write_tensors
+from rl.record import Record
+from rl.types import PyTree, Transition
+
+NAME = re.compile(r"rows-(\d+)-(\d+)\.safetensors")
+
+
+class Saver:
+    """Checkpoints of the run `log` and, in blocks, the replay they go with.
+
+    A state's field `replay`, if it has one, is a Buffer with leaves [S, T, N, ...].
+    """
+
+    def __init__(self, log: Record, every: float) -> None:
+        """`every` s a checkpoint is due."""
+        about = {name: log.manifest[name] for name in ("algorithm", "env", "config", "seeds")}
+        self.log, self.every, self.saved = log, every, time.perf_counter()
+        self.checkpoints = Checkpoints(log.out / "checkpoints", about)
+        self.blocks = Blocks(log.out / "replay")
+        self.fresh: list[Transition] = []  # rows that no block holds yet, [S, K, N, ...]
+        self.rows = 0  # that blocks hold, from the run's first
+
+    @property
+    def due(self) -> bool:
+        return time.perf_counter() - self.saved >= self.every
+
+    def see(self, seen: Transition) -> None:
+        """Remember fresh rows [S, K, N, ...] of the replay for the next checkpoint."""
+        self.fresh.append(jax.device_get(seen))
+
+    def save(self, step: int, state: Any) -> None:
+        """Write a checkpoint; where it cannot be, say why and keep those there are."""
+        try:
+            if self.fresh:
+                rows = jax.tree.map(lambda *xs: np.concatenate(xs, axis=1), *self.fresh)
+                self.blocks.append(self.rows, rows)
+                self.rows, self.fresh = self.rows + rows.reward.shape[1], []
+                capacity = state.replay.data.reward.shape[1]
+                self.blocks.keep(self.rows - 2 * capacity, self.rows)  # of all kept checkpoints
+            self.checkpoints.save(step, _without_rows(state), self.log.score)
+        except (OSError, ValueError) as error:
+            self.log.warn(f"no checkpoint at step {step:,}: {error}")
+        self.saved = time.perf_counter()
+
+    def restore(self, like: Any, step: int | None = None) -> Any:
+        """The newest checkpoint, or that of `step`, shaped as `like`; all later is forgotten.
+
+        None where the run was killed before its first: it begins again.
+        """
+        if step is None and not self.checkpoints.steps():
+            self.blocks.keep(0, 0)
+            self.log.rewind(-1)
+            return None
+        step, state = self.checkpoints.restore(_without_rows(like), step)
+        if hasattr(state, "replay"):
+            self.rows = int(state.replay.written)
+            state = state._replace(replay=self._filled(like.replay))
+            self.blocks.keep(0, self.rows)
+        self.checkpoints.drop_after(step)
+        self.log.rewind(step)
+        return state
+
+    def _filled(self, like: Any) -> Any:
+        """The ring as it was when `rows` had been written."""
+        capacity = like.data.reward.shape[1]
+        first = max(0, self.rows - capacity)
+        slots = np.arange(first, self.rows) % capacity
+        rows = self.blocks.load(first, self.rows, like.data)
+
+        def fill(ring: Any, rows: np.ndarray) -> jax.Array:
+            whole = np.zeros(ring.shape, ring.dtype)
+            whole[:, slots] = rows
+            return jnp.asarray(whole)
+
+        return like._replace(data=jax.tree.map(fill, like.data, rows), written=jnp.int32(self.rows))
+
+
+def _without_rows(state: Any) -> PyTree:
+    if not hasattr(state, "replay"):
+        return state
+    return state._replace(replay=state.replay._replace(data=()))
+
+
+class Blocks:
+    """Rows of transitions with leaves [S, T, N, ...], counted from the run's first, in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def append(self, first: int, rows: Transition) -> None:
+        """Write rows `first`, `first` + 1, ... whole or not at all."""
+        self.folder.mkdir(exist_ok=True)
+        end = first + rows.reward.shape[1]
+        path = self.folder / f"rows-{first:09}-{end:09}.safetensors"
+        write_tensors(path, rows, {"hash": fingerprint(rows)})
+
+    def load(self, first: int, end: int, like: Transition) -> Transition:
+        """Rows `first` up to `end`; `like` (leaves [S, any, N, ...]) tells their structure."""
+        found, begin = [], first
+        for block_first, block_end, path in self._all():
+            if block_first <= begin < block_end and begin < end:
+                rows = _read(path, like)
+                cut = slice(begin - block_first, min(end, block_end) - block_first)
+                found.append(jax.tree.map(lambda x, cut=cut: x[:, cut], rows))
+                begin = min(end, block_end)
+        if begin < end:
+            raise ValueError(f"{self.folder} lacks rows {begin:,} to {end:,} of the replay.")
+        return jax.tree.map(lambda *xs: np.concatenate(xs, axis=1), *found)
+
+    def keep(self, first: int, end: int) -> None:
+        """Delete the blocks of rows before `first` only, and those that go on past `end`."""
+        for _, block_end, path in self._all():
+            if block_end <= first or block_end > end:
+                path.unlink()
+
+    def _all(self) -> list[tuple[int, int, Path]]:
+        named = ((NAME.fullmatch(path.name), path) for path in self.folder.glob("rows-*"))
+        return sorted((int(m[1]), int(m[2]), path) for m, path in named if m)
+
+
+def _read(path: Path, like: Transition) -> Transition:
+    try:
+        with safe_open(path, framework="numpy") as file:
+            seal = file.metadata()
+            named = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise ValueError(f"{path} cannot be read: {error}.") from error
+    wanted = jax.tree_util.tree_leaves_with_path(like)
+    names = [jax.tree_util.keystr(at, simple=True, separator="/") for at, _ in wanted]
+    if named.keys() != set(names):
+        raise ValueError(f"{path} holds {sorted(named)}, not {sorted(names)}.")
+    rows = jax.tree.unflatten(jax.tree.structure(like), [named[name] for name in names])
+    if not seal or fingerprint(rows) != seal.get("hash"):
+        raise ValueError(f"{path} is damaged: its contents do not match their hash.")
+    return rows
+
+
+class Stop:
+    """A first Ctrl-C or SIGTERM asks a loop to end in good order, a second one ends it at once.
+
+    While it is entered, `asked` says what asked; empty if nothing did.
+
+    Only in the main thread: elsewhere, signals are left to whoever has it.
+    """
+
+    def __init__(self) -> None:
+        self.asked = ""
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as in the background of a script
+                self._before[number] = signal.signal(number, self._hear)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # pyright: ignore
+
+    def _hear(self, number: int, _: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = {signal.SIGINT: "stopped by Ctrl-C", signal.SIGTERM: "stopped by SIGTERM"}[
+            signal.Signals(number)
+        ]
