@@ -1,185 +1,19 @@
-"""Speed next to a peer in the same run: python -m benchmarks.speed {physics,rollout,ppo}
+"""Speed next to a peer in the same run: python -m benchmarks.speed {physics,rollout,ppo,sac}
 
 Every measurement alternates ours, peer, ours, peer, each in a process of its own that starts
 cold; compiling is left out and reported apart.  Peers run in their own environments, which
 benchmarks/peers/README.md says how to make.  A row is written as soon as it is measured.
 """
 
-import functools
-import json
-import os
 import sys
-import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import tyro
 
 from benchmarks import rows
+from benchmarks.measurements import OURS, Args, Measurement, measurements
 from benchmarks.process import ROOT, Failed, Python
-from benchmarks.rows import Pair, Run
-
-PEERS = ROOT / "benchmarks" / "peers"
-OURS = ("jax", "jaxlib", "flax", "mujoco")
-ENVPOOL = ("envpool", "numpy")
-SBX = ("sbx-rl", "stable-baselines3", "jax", "gymnasium", "mujoco")
-PLAYGROUND = ("playground", "jax", "mujoco", "mujoco-mjx", "warp-lang")
-# World counts worth trying: compiling MJX takes a minute for each.
-PLAYGROUND_WORLDS = {"jax": (64, 256), "warp": (256, 1024)}
-LONG = 3600.0  # s for one that trains
-
-
-@dataclass(frozen=True)
-class Args:
-    """Measure a group of rows against the peers."""
-
-    group: Annotated[Literal["physics", "rollout", "ppo"], tyro.conf.Positional]
-    pairs: int | None = None  # of runs for each row (default: 5, and 3 of ppo/*/vs-sbx-default)
-    only: str = ""  # measure only the rows whose name contains this
-    peers: str = field(  # Python that has EnvPool and SBX ($SPEED_PEERS)
-        default_factory=lambda: os.environ.get("SPEED_PEERS", ".venv-peers/bin/python")
-    )
-    playground: str = field(  # Python that has MuJoCo Playground ($SPEED_PLAYGROUND)
-        default_factory=lambda: os.environ.get("SPEED_PLAYGROUND", ".venv-playground/bin/python")
-    )
-    worlds: tuple[int, ...] = (64, 256, 1024)  # the best of them counts, on each side its own
-    seconds: float = 5.0  # s of stepping for each world count
-    steps: int = 1_000_000  # of PPO
-    results: Path = ROOT / "benchmarks" / "results"
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """A row to be: each side is a function of the seed that runs one process."""
-
-    what: str
-    unit: str
-    ours: Callable[[int], Run]
-    peer: Callable[[int], Run] | None = None
-    theirs: Python | None = None
-    pairs: int = 5
-    mean: str = ""  # what else of the runs the row gives a mean of
-
-
-def measurements(args: Args) -> list[Measurement]:
-    """The rows of `args.group`."""
-    return {"physics": physics, "rollout": rollout, "ppo": ppo}[args.group](args)
-
-
-def physics(args: Args) -> list[Measurement]:
-    """Bare stepping of three tasks against EnvPool's, and what each task takes to compile."""
-    import envs  # only here: the other groups start without JAX
-
-    stepping = [
-        Measurement(
-            f"physics/{env}/vs-envpool", "env steps/s", _stepping(args, "physics", env),
-            *_envpool(args, env),
-        )
-        for env in ("HalfCheetah-v5", "Ant-v5", "Humanoid-v5")
-    ]  # fmt: skip
-    compiling = [
-        Measurement(f"physics/compile/{env}", "s", _stepping(args, "compile", env, worlds=(64,)))
-        for env in envs.names()
-    ]
-    return stepping + compiling
-
-
-def rollout(args: Args) -> list[Measurement]:
-    """Rollouts with a policy against EnvPool's bare stepping, and against Playground's."""
-    env = "HalfCheetah-v5"
-    ours = _stepping(args, "rollout", env)
-    playground = Python(args.playground, PLAYGROUND, "--playground")
-
-    def peer(seed: int) -> Run:
-        return _per_substep(_playground(args, playground, seed))
-
-    return [
-        Measurement(
-            f"rollout/{env}/vs-envpool-bare", "env steps/s", ours, *_envpool(args, env)
-        ),
-        Measurement(
-            "rollout/cheetah/vs-playground-substep", "physics substeps/s",
-            lambda seed: _per_substep(ours(seed)), peer, playground,
-        ),
-    ]  # fmt: skip
-
-
-def ppo(args: Args) -> list[Measurement]:
-    """Learning HalfCheetah against SBX with one world, its default, and with eight."""
-    theirs = Python(args.peers, SBX, "--peers")
-
-    def peer(num_envs: int, seed: int) -> Run:
-        told = theirs.run(
-            PEERS / "sbx_ppo.py", "--env", "HalfCheetah-v5", "--num-envs", num_envs,
-            "--steps", args.steps, "--seed", seed, timeout=LONG,
-        )  # fmt: skip
-        return {**told, "value": told["seconds"]}
-
-    name = f"ppo/{args.steps / 1e6:g}M"
-    ours = functools.partial(_train, args.steps)
-    one, eight = functools.partial(peer, 1), functools.partial(peer, 8)
-    return [
-        Measurement(f"{name}/vs-sbx-default", "s", ours, one, theirs, pairs=3, mean="return"),
-        Measurement(f"{name}/vs-sbx-best", "s", ours, eight, theirs, mean="return"),
-    ]
-
-
-def _stepping(
-    args: Args, mode: str, env: str, worlds: tuple[int, ...] = ()
-) -> Callable[[int], Run]:
-    ours, worlds = Python(sys.executable, OURS), worlds or args.worlds
-    return lambda seed: ours.run(
-        "-m", "benchmarks.stepping", mode, "--env", env, "--worlds", *worlds,
-        "--seconds", args.seconds, "--seed", seed,
-    )  # fmt: skip
-
-
-def _envpool(args: Args, env: str) -> tuple[Callable[[int], Run], Python]:
-    python = Python(args.peers, ENVPOOL, "--peers")
-    script = PEERS / "envpool_step.py"
-    return lambda seed: python.run(
-        script, "--env", env, "--worlds", *args.worlds, "--seconds", args.seconds, "--seed", seed
-    ), python
-
-
-def _playground(args: Args, python: Python, seed: int) -> Run:
-    """The faster of Playground's CPU backends, with both; one that fails or stalls is told."""
-    runs: dict[str, Run] = {}
-    failed = None
-    for impl, worlds in PLAYGROUND_WORLDS.items():
-        try:
-            runs[impl] = python.run(
-                PEERS / "playground_step.py", "--impl", impl, "--worlds", *worlds,
-                "--seconds", args.seconds, "--seed", seed,
-            )  # fmt: skip
-        except Failed as error:
-            runs[impl], failed = {"value": 0.0, "error": str(error)}, error
-    best = max(runs.values(), key=lambda run: run["value"])
-    if failed and not best["value"]:
-        raise failed
-    return best | {"backends": runs}
-
-
-def _per_substep(run: Run) -> Run:
-    """A rate of environment steps as one of the physics steps they are made of."""
-    return run | {"value": run["value"] * run["substeps"]}
-
-
-def _train(steps: int, seed: int) -> Run:
-    """Our PPO: seconds of learning, compile apart, and the return it reaches."""
-    with tempfile.TemporaryDirectory() as out:
-        said = Python(sys.executable, OURS).output(
-            "-m", "experiments.ppo", "--env", "HalfCheetah-v5", "--steps", steps, "--seed", seed,
-            "--out", out, "--no-video", timeout=LONG,
-        )  # fmt: skip
-        manifest = json.loads((Path(out) / "manifest.json").read_text())
-    return {
-        "value": manifest["train_s"],
-        "compile_s": manifest["compile_s"],
-        "return": float(said.splitlines()[-1].removeprefix("eval_return: ")),
-    }
+from benchmarks.rows import Pair
 
 
 def measure(one: Measurement, pairs: int) -> list[Pair]:

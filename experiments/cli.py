@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import tyro
 
 import envs
@@ -89,6 +90,17 @@ def record_of(args: Any, algorithm: str) -> record.Record:
 def step_of(resume: Path) -> int | None:
     """The step of RUN/checkpoints/STEP; None of a RUN."""
     return int(resume.name) if resume.parent.name == "checkpoints" else None
+
+
+def over_seeds(f: Callable[..., Any]) -> Callable[..., Any]:
+    """`f` of each seed, arguments and results with leaves [seeds, ...].
+
+    Side by side on an accelerator.  In turn on a CPU, which that keeps as busy, and where a
+    seed's numbers are then to the last bit those it would have alone.
+    """
+    if jax.default_backend() != "cpu":
+        return jax.vmap(f)
+    return lambda *args: jax.lax.map(lambda xs: f(*xs), args)
 
 
 def at_least_one(args: Any, *names: str) -> None:

@@ -53,9 +53,6 @@ class Run(NamedTuple):
     iteration: Array  # [] int32
 
 
-AXES = Run(0, 0, 0, None)  # pyright: ignore  of the seeds; they are at the same iteration
-
-
 def begin(args: Args, env: Env, key: Key) -> Run:
     agent_key, worlds_key, key = jax.random.split(key, 3)
     obs = jax.tree.map(jnp.zeros_like, env.reset(key).obs)
@@ -104,15 +101,15 @@ def learn(args: Args, env: Env, log: record.Record) -> None:
     """The host's side: look in after each phase, until it is done, stopped or broken."""
     saver, (phases, each) = Saver(log, args.save_s), plan(args)
     keys = jax.vmap(jax.random.key)(jnp.array(log.manifest["seeds"]))  # the same alone, in company
-    fresh = jax.jit(jax.vmap(lambda key: begin(args, env, key), out_axes=AXES))
+    fresh = jax.jit(cli.over_seeds(lambda key: begin(args, env, key)))
     run = args.resume and saver.restore(jax.eval_shape(fresh, keys), cli.step_of(args.resume))
     run = fresh(keys) if run is None else run
-    train = jax.vmap(lambda run: phase(args, env, run), (AXES,), (AXES, 0))
+    train = cli.over_seeds(lambda run: phase(args, env, run))
     train = jax.jit(train, donate_argnums=0).lower(run).compile()
     log.update(compile_s=log.lap())
     log.save(jax.device_get(args.agent.deploy(run.agent)))
     with Stop() as stop:
-        while (done := int(run.iteration) // each + 1) <= phases and not stop.asked:
+        while (done := int(run.iteration[0]) // each + 1) <= phases and not stop.asked:
             run, metrics = train(run)
             metrics, step = jax.device_get(metrics), done * each * args.num_envs * args.unroll
             log.log(step, metrics)

@@ -58,9 +58,6 @@ class Run(NamedTuple):
     tick: Array  # [] int32
 
 
-AXES = Run(0, 0, buffer.Buffer(0, None), 0, None)  # pyright: ignore  of the seeds
-
-
 def explorer(args: Args, env: Env) -> Policy:
     return args.agent.policy(explore=True, action_dim=env.action_dim)
 
@@ -138,18 +135,18 @@ def main(args: Args) -> None:
 def learn(args: Args, env: Env, log: record.Record) -> None:
     """The host's side: look in after each phase, until it is done, stopped or broken."""
     saver, (phases, each) = Saver(log, args.save_s), plan(args)
-    fresh = jax.jit(jax.vmap(lambda key: begin(args, env, key), out_axes=(AXES, 0)))
+    fresh = jax.jit(cli.over_seeds(lambda key: begin(args, env, key)))
     keys = jax.vmap(jax.random.key)(jnp.array(log.manifest["seeds"]))  # the same alone, in company
     run = args.resume and saver.restore(jax.eval_shape(fresh, keys)[0], cli.step_of(args.resume))
     if run is None:
         run, seen = fresh(keys)
         saver.see(seen)
-    train = jax.vmap(lambda run: phase(args, env, run), (AXES,), (AXES, 0, 0))
+    train = cli.over_seeds(lambda run: phase(args, env, run))
     train = jax.jit(train, donate_argnums=0).lower(run).compile()
-    judge = jax.jit(jax.vmap(lambda agent: evaluate(args, env, agent)))
+    judge = jax.jit(cli.over_seeds(lambda agent: evaluate(args, env, agent)))
     log.update(compile_s=log.lap())
     with Stop() as stop:
-        while (done := int(run.tick) // each + 1) <= phases and not stop.asked:
+        while (done := int(run.tick[0]) // each + 1) <= phases and not stop.asked:
             run, metrics, seen = train(run)
             metrics, step = jax.device_get(metrics), steps_after(args, done * each)
             log.log(step, metrics)

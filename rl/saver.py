@@ -71,7 +71,7 @@ class Saver:
             return None
         step, state = self.checkpoints.restore(_without_rows(like), step)
         if hasattr(state, "replay"):
-            self.rows = int(state.replay.written)
+            self.rows = int(state.replay.written[0])
             state = state._replace(replay=self._filled(like.replay))
             self.blocks.keep(0, self.rows)
         self.checkpoints.drop_after(step)

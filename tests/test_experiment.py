@@ -7,11 +7,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from experiments import cli, play, ppo
+from experiments import cli, play, ppo, sac
 from rl import checkpoint, record
 
 SMALL = ["--env", "InvertedPendulum-v5", "--num-envs", "16", "--unroll", "32",
@@ -54,14 +55,27 @@ def test_the_saved_policy_plays_as_it_was_judged(
     )
 
 
-def test_seeds_side_by_side_are_the_runs_alone(tmp_path: Path) -> None:
-    train(tmp_path / "both", "--steps", "1024", "--seeds", "2", "--seed", "5")
-    train(tmp_path / "alone", "--steps", "1024", "--seed", "6")
-    for a, b in zip(*(record.read_metrics(tmp_path / x) for x in ("both", "alone")), strict=True):
-        assert a["policy_loss"][1] == pytest.approx(b["policy_loss"], abs=1e-5)
-    assert {p.name for p in (tmp_path / "both").glob("policy-*")} == {
-        "policy-5.safetensors", "policy-6.safetensors"
-    }  # fmt: skip
+@pytest.mark.parametrize(
+    ("experiment", "words"),
+    [
+        (ppo, ["--steps", "1024"]),
+        (sac, ["--env", "InvertedPendulum-v5", "--no-video", "--steps", "3000", "--num-envs", "4",
+               "--learning-starts", "500", "--buffer-size", "5000", "--agent.hidden", "32"]),
+    ],
+)  # fmt: skip
+def test_five_seeds_together_are_the_runs_alone_to_the_last_bit(
+    experiment: Any, words: list[str], tmp_path: Path
+) -> None:
+    def run(name: str, *more: str) -> Path:
+        words_here = [*(SMALL if experiment is ppo else []), *words, *more]
+        experiment.main(cli.parse(experiment.Args, [*words_here, "--out", str(tmp_path / name)]))
+        return tmp_path / name
+
+    together = run("together", "--seeds", "5", "--seed", "3")
+    for seed in range(3, 8):
+        alone, name = run(f"alone-{seed}", "--seed", str(seed)), f"policy-{seed}.safetensors"
+        assert (together / name).read_bytes() == (alone / name).read_bytes()
+    assert len(list(together.glob("policy-*"))) == 5
 
 
 def test_a_run_is_never_written_over(tmp_path: Path) -> None:

@@ -9,37 +9,22 @@ import numpy as np
 import pytest
 
 from agents.sac import SAC, State
-from rl import heads, nets, returns
+from rl import nets
 from rl.types import Transition, view
 from tests.oracles import heads as head_oracle
 from tests.oracles import networks, offpolicy
+from tests.test_heads import HEADS, SEEN, A, B, close, window
 
-B, N_STEP, SEEN, A = 16, 3, 3, 2
 AGENT = SAC(
     hidden=(8,), critic_hidden=(8, 8), critics=4, subset=2, layer_norm=True, actor_q="mean",
     alpha=0.3, gamma=0.9,
 )  # fmt: skip
 KEY = jax.random.key(5)
-HEADS = {"mse": heads.MSE(), "hl-gauss": heads.HLGauss(-3, 4, 21), "c51": heads.C51(-3, 4, 21)}
-
-
-def close(ours: jax.Array, theirs: np.ndarray) -> bool:
-    return np.allclose(np.asarray(ours, np.float64), theirs, rtol=1e-5, atol=1e-5)
 
 
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
-
-
-def window(rng: np.random.Generator, count: int = B, length: int = N_STEP) -> Transition:
-    ends = rng.random((2, count, length)) < 0.2
-    arrays = Transition(
-        obs=rng.normal(size=(count, length, SEEN)), action=rng.uniform(-1, 1, (count, length, A)),
-        reward=rng.normal(size=(count, length)), terminated=ends[0], truncated=ends[1],
-        next_obs=rng.normal(size=(count, length, SEEN)),
-    )  # fmt: skip
-    return jax.tree.map(lambda x: jnp.asarray(x, bool if x.dtype == bool else "f4"), arrays)
 
 
 def made(agent: SAC, rng: np.random.Generator) -> State:
@@ -159,33 +144,6 @@ def test_planted_errors_in_losses_are_caught(plant: Callable, rng: np.random.Gen
     agent, wrong = plant(AGENT, state)
     ours, _ = losses(wrong, batch, agent)
     assert not all(close(x, y) for x, y in zip(ours, theirs, strict=True))
-
-
-def test_a_window_returns_what_the_oracle_does(rng: np.random.Generator) -> None:
-    batch = window(rng, count=200, length=5)
-    reward, discount, after = returns.n_step(batch, 0.9)
-    wanted = offpolicy.n_step(batch.reward, batch.terminated, batch.truncated, 0.9)
-    assert close(reward, wanted[0])
-    assert close(discount, wanted[1])
-    assert (after == batch.next_obs[np.arange(200), wanted[2]]).all()
-
-
-def test_heads_are_the_oracles(rng: np.random.Generator) -> None:
-    logits, y = rng.normal(size=(B, 21)), rng.normal(0, 3, size=B)
-    reward, discount, bonus = rng.normal(size=(3, B))
-    hl, c51 = HEADS["hl-gauss"], HEADS["c51"]
-    probs = head_oracle.hl_gauss(y, -3, 4, 21)
-    as32 = [jnp.asarray(x, jnp.float32) for x in (logits, y, reward, discount, bonus)]
-    assert close(hl.loss(as32[0], as32[1][:, None]), head_oracle.cross_entropy(logits, probs))
-    assert close(hl.value(as32[0]), head_oracle.hl_gauss_value(logits, -3, 4))
-    shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-    moved = head_oracle.c51_project(shares, -3, 4, reward, discount=discount, bonus=bonus)
-    ours = c51.backup(as32[0], *as32[2:])
-    assert close(ours, moved)
-    assert close(c51.loss(as32[0], ours), head_oracle.cross_entropy(logits, moved))
-    assert close(c51.value(as32[0]), head_oracle.c51_value(logits, -3, 4))
-    for plant in (-as32[2], jnp.roll(as32[2], 1)):
-        assert not close(c51.backup(as32[0], plant, *as32[3:]), moved)
 
 
 def test_the_lowest_member_makes_the_target(rng: np.random.Generator) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import process, rows, speed
+from benchmarks import measurements, process, rows, speed
+from benchmarks.measurements import Args, Measurement
 from benchmarks.process import Failed, Python
 from benchmarks.rows import Pair
-from benchmarks.speed import Args, Measurement
 
 
 def pairs(*values: tuple[float, float | None]) -> list[Pair]:
@@ -193,28 +193,29 @@ def test_playground_counts_with_its_faster_backend_and_a_stalled_one_is_told(
         return {"value": 7.0, "substeps": 1}
 
     monkeypatch.setattr(Python, "run", run)
-    best = speed._playground(Args("rollout"), PEER, 0)
+    best = measurements._playground(Args("rollout"), PEER, 0)
     assert best["value"] == 7
     assert "within 300 s" in best["backends"]["warp"]["error"]
-    monkeypatch.setattr(speed, "PLAYGROUND_WORLDS", {"warp": (1,)})
+    monkeypatch.setattr(measurements, "PLAYGROUND_WORLDS", {"warp": (1,)})
     with pytest.raises(Failed, match="within 300 s"):
-        speed._playground(Args("rollout"), PEER, 0)
+        measurements._playground(Args("rollout"), PEER, 0)
 
 
 def test_a_rate_per_substep_counts_the_substeps_of_its_own_side() -> None:
-    assert speed._per_substep({"value": 10.0, "substeps": 5})["value"] == 50
+    assert measurements._per_substep({"value": 10.0, "substeps": 5})["value"] == 50
 
 
 def test_every_row_of_the_bars_is_measured() -> None:
     args = Args("rollout")
-    named = {m.what: m for g in ("physics", "rollout", "ppo")
-             for m in speed.measurements(replace(args, group=g))}  # fmt: skip
+    named = {m.what: m for g in ("physics", "rollout", "ppo", "sac")
+             for m in measurements.measurements(replace(args, group=g))}  # fmt: skip
     assert named.keys() >= {
         "physics/HalfCheetah-v5/vs-envpool", "rollout/HalfCheetah-v5/vs-envpool-bare",
         "rollout/cheetah/vs-playground-substep", "ppo/1M/vs-sbx-default", "ppo/1M/vs-sbx-best",
+        "sac/1env/vs-sbx", "sac/8env/vs-sbx",
     }  # fmt: skip
     import envs
 
     assert {f"physics/compile/{name}" for name in envs.names()} <= named.keys()
-    shorter = speed.measurements(Args("ppo", steps=50_000))
+    shorter = measurements.measurements(Args("ppo", steps=50_000))
     assert [m.what for m in shorter] == ["ppo/0.05M/vs-sbx-default", "ppo/0.05M/vs-sbx-best"]
