@@ -17,6 +17,7 @@ import tyro
 import envs
 from agents.ppo import PPO
 from agents.sac import SAC
+from agents.td3 import TD3
 from envs import render
 from envs.simulation import Simulation
 from experiments import cli
@@ -26,7 +27,7 @@ from rl.policy import Policy
 from rl.types import Key, Params
 
 EVAL_SEED = 2**31 - 1
-AGENTS = {"ppo": PPO, "sac": SAC}
+AGENTS = {"ppo": PPO, "sac": SAC, "td3": TD3}
 PARTS = {part.__name__: part for part in (MSE, HLGauss, C51)}  # that an agent's field may hold
 FILM = 20.0  # s of an episode in a video, at most
 
@@ -116,8 +117,10 @@ def conclude(log: record.Record, episodes: int, video: bool) -> None:
         print()  # ends the bar's line
     if (run / "metrics.jsonl").exists():
         print(f"curve    {record.curve(run, title)}")
-    if log.manifest["status"] != "done":
-        sys.exit(f"{log.manifest['status']}; the last good parameters are in {run}")
+    if (status := log.manifest["status"]) != "done":
+        if status.startswith("stopped"):
+            print(f"go on    python -m experiments.{log.manifest['algorithm']} --resume {run}")
+        sys.exit(f"{status}; the last good parameters are in {run}")
     returns = np.stack([judge(*load(run, seed), episodes) for seed in log.manifest["seeds"]])
     log.update(eval_returns=returns)
     if video:

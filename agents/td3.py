@@ -1,0 +1,191 @@
+"""Twin delayed deep deterministic policy gradient (Fujimoto et al. 2018, arXiv:1802.09477).
+
+FastTD3 (Seo et al. 2025, arXiv:2505.22642) is a setting of it: head C51, actor_q "min",
+target_actor False, tau 0.1, exploration (0.001, 0.4), smoothing 0.001, weight_decay 0.1,
+normalise, many worlds and large batches.  It moves its target after every critic step; here
+targets move with the actor, as in the paper of TD3.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from rl import norm
+from rl.heads import MSE, Head
+from rl.nets import MLP, Q, apply, flatten
+from rl.policy import Policy
+from rl.returns import n_step
+from rl.train import Trainable, descend, trainable
+from rl.types import Array, Key, Metrics, Obs, Params, Transition, view
+
+
+class State(NamedTuple):
+    """Arrays only: save it, vmap it over seeds, carry it through scan."""
+
+    actor: Trainable
+    critic: Trainable  # leaves of the parameters [2, ...]
+    target: Params  # of the critics
+    target_actor: Params
+    obs: norm.Stats  # of the policy's view
+    critic_obs: norm.Stats
+
+
+class Sample(NamedTuple):
+    """What one gradient step needs of a window of steps; leaves [B, ...]."""
+
+    obs: Array
+    critic_obs: Array
+    action: Array
+    reward: Array  # summed over the window
+    discount: Array  # of what comes after it
+    next_obs: Array
+    next_critic_obs: Array
+
+
+@dataclass(frozen=True)
+class TD3:
+    """Hyperparameters of TD3."""
+
+    hidden: tuple[int, ...] = (256, 256)  # of the actor
+    critic_hidden: tuple[int, ...] = (256, 256)
+    head: Head = MSE()  # what of a return the critics predict
+    actor_q: Literal["first", "min", "mean"] = "first"  # what of the critics the actor maximises
+    lr: float = 3e-4
+    critic_lr: float = 3e-4
+    weight_decay: float = 0.0  # of both
+    gamma: float = 0.99
+    tau: float = 0.005  # share of the networks that their targets take on a step of the actor
+    delay: int = 2  # critic steps for each step of the actor
+    exploration: tuple[float, float] = (0.1, 0.1)  # std of the noise, drawn in each episode
+    smoothing: float = 0.2  # std of the noise on the target's action
+    smoothing_clip: float = 0.5
+    target_actor: bool = True  # the target's action comes from a slow copy of the actor
+    normalise: bool = False  # observations, by running statistics
+
+    def actor(self, action_dim: int) -> MLP:
+        return MLP((*self.hidden, action_dim))
+
+    @property
+    def critic(self) -> Q:
+        return Q(self.critic_hidden, self.head.outputs)
+
+    def tx(self, lr: float) -> optax.GradientTransformation:
+        return optax.adamw(lr, weight_decay=self.weight_decay)
+
+    def init(self, key: Key, obs: Obs, action: Array) -> State:
+        """State for one example of `obs` and `action` [A]."""
+        actor_key, critic_key = jax.random.split(key)
+        seen, known = flatten(view(obs, "policy")), flatten(view(obs, "critic"))
+        actor = self.actor(action.shape[-1]).init(actor_key, seen)
+        critic_keys = jax.random.split(critic_key, 2)
+        critic = jax.vmap(self.critic.init, (0, None, None))(critic_keys, known, action)
+        return State(
+            actor=trainable(actor, self.tx(self.lr)),
+            critic=trainable(critic, self.tx(self.critic_lr)),
+            target=critic,
+            target_actor=actor,
+            obs=norm.init(seen),
+            critic_obs=norm.init(known),
+        )
+
+    def policy(self, explore: bool, action_dim: int) -> Policy:
+        """The policy of `deploy`'s parameters; to explore, with noise of an std that holds for an
+        episode."""
+        low, high = self.exploration
+
+        def step(params: Params, std: Array, obs: Obs, key: Key) -> tuple[Array, Array, tuple[()]]:
+            seen = self.scaled(params["obs"], flatten(view(obs, "policy")))
+            action = self.act(params["actor"], seen, action_dim)
+            if explore:
+                std_key, noise_key = jax.random.split(key)
+                drawn = jax.random.uniform(std_key, (), minval=low, maxval=high)
+                std = jnp.where(std < 0, drawn, std)
+                action = action + std * jax.random.normal(noise_key, action.shape)
+            return jnp.clip(action, -1, 1), std, ()
+
+        return Policy(init=lambda params: jnp.float32(-1), step=step)
+
+    def deploy(self, state: State) -> Params:
+        """All a policy needs: the actor and its normaliser."""
+        return {"actor": state.actor.params, "obs": state.obs}
+
+    def scaled(self, stats: norm.Stats, obs: Array) -> Array:
+        return norm.normalise(stats, obs) if self.normalise else obs
+
+    def act(self, params: Params, obs: Array, action_dim: int) -> Array:
+        """Action [..., A]; `obs` is scaled already."""
+        return jnp.tanh(apply(self.actor(action_dim), params, obs))
+
+    def q(self, params: Params, obs: Array, action: Array) -> Array:
+        """Both critics' outputs [2, ..., K]."""
+        return jax.vmap(lambda params: apply(self.critic, params, obs, action))(params)
+
+    def backup(self, state: State, batch: Sample, key: Key) -> Array:
+        """Target [B, ...] in the head's form: the lower of both target critics."""
+        actor = state.target_actor if self.target_actor else state.actor.params
+        action = self.act(actor, batch.next_obs, batch.action.shape[-1])
+        noise = self.smoothing * jax.random.normal(key, action.shape)
+        noise = jnp.clip(noise, -self.smoothing_clip, self.smoothing_clip)
+        outputs = self.q(state.target, batch.next_critic_obs, jnp.clip(action + noise, -1, 1))
+        backup = jax.vmap(self.head.backup, (0, None, None, None))
+        targets = backup(outputs, batch.reward, batch.discount, jnp.zeros_like(batch.reward))
+        lowest = self.head.mean(targets).argmin(0)
+        return jnp.take_along_axis(targets, lowest[None, :, None], axis=0)[0]
+
+    def critic_loss(self, params: Params, batch: Sample, target: Array) -> tuple[Array, Metrics]:
+        """Sum over both critics of the mean over the batch; `target` is of `backup`."""
+        outputs = self.q(params, batch.critic_obs, batch.action)
+        loss = self.head.loss(outputs, target).mean(1).sum()
+        return loss, {"critic_loss": loss, "q": self.head.value(outputs).mean()}
+
+    def actor_loss(self, params: Params, state: State, batch: Sample) -> tuple[Array, Metrics]:
+        action = self.act(params, batch.obs, batch.action.shape[-1])
+        q = self.head.value(self.q(state.critic.params, batch.critic_obs, action))
+        chosen = {"first": q[0], "min": q.min(0), "mean": q.mean(0)}[self.actor_q]
+        return -chosen.mean(), {"actor_loss": -chosen.mean()}
+
+    def sample(self, state: State, batch: Transition) -> Sample:
+        """What to learn from windows of transitions [B, n, ...]."""
+        first = jax.tree.map(lambda x: x[:, 0], (batch.obs, batch.action))
+        reward, discount, last = n_step(batch, self.gamma)
+
+        def seen(obs: Obs) -> tuple[Array, Array]:
+            return (
+                self.scaled(state.obs, flatten(view(obs, "policy"))),
+                self.scaled(state.critic_obs, flatten(view(obs, "critic"))),
+            )
+
+        (obs, critic_obs), (next_obs, next_critic_obs) = seen(first[0]), seen(last)
+        return Sample(obs, critic_obs, first[1], reward, discount, next_obs, next_critic_obs)
+
+    def update(self, state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:
+        """`delay` steps of the critics, one on each window batch [delay, B, n, ...], then one of
+        the actor on the last, and of all targets."""
+        sample = jax.vmap(self.sample, (None, 0))(state, batch)
+
+        def step(state: State, now: tuple[Sample, Key]) -> tuple[State, Metrics]:
+            target, tx = self.backup(state, *now), self.tx(self.critic_lr)
+            critic, metrics = descend(tx, self.critic_loss, state.critic, now[0], target)
+            return state._replace(critic=critic), metrics
+
+        state, m1 = jax.lax.scan(step, state, (sample, jax.random.split(key, self.delay)))
+        last = jax.tree.map(lambda x: x[-1], sample)
+        actor, m2 = descend(self.tx(self.lr), self.actor_loss, state.actor, state, last)
+        state = state._replace(
+            actor=actor,
+            target=optax.incremental_update(state.critic.params, state.target, self.tau),
+            target_actor=optax.incremental_update(actor.params, state.target_actor, self.tau),
+        )
+        return state, jax.tree.map(jnp.mean, m1) | m2
+
+    def observe(self, state: State, seen: Transition) -> State:
+        """With fresh transitions [T, N, ...] counted in the statistics."""
+        if not self.normalise:
+            return state
+        return state._replace(
+            obs=norm.update(state.obs, flatten(view(seen.obs, "policy"))),
+            critic_obs=norm.update(state.critic_obs, flatten(view(seen.obs, "critic"))),
+        )
