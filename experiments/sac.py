@@ -4,7 +4,7 @@ python -m experiments.sac --env HalfCheetah-v5 --steps 1000000 --seeds 3
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -67,9 +67,10 @@ def begin(args: Args, env: Env, key: Key) -> tuple[Run, Transition]:
     agent_key, worlds_key, act_key, key = jax.random.split(key, 4)
     obs = jax.tree.map(jnp.zeros_like, env.reset(key).obs)
     agent = args.agent.init(agent_key, obs, jnp.zeros(env.action_dim))
-    policy = uniform(env.action_dim)
-    worlds = rollout.start(env, policy, (), worlds_key, args.num_envs)
-    worlds, seen, _ = rollout.collect(env, policy, (), worlds, act_key, first_rows(args))
+    policy, params = explorer(args, env), args.agent.deploy(agent)
+    policy = policy._replace(step=uniform(env.action_dim).step)  # it carries what it will need
+    worlds = rollout.start(env, policy, params, worlds_key, args.num_envs)
+    worlds, seen, _ = rollout.collect(env, policy, params, worlds, act_key, first_rows(args))
     replay = buffer.init(args.buffer_size // args.num_envs, jax.tree.map(lambda x: x[0], seen))
     agent = args.agent.observe(agent, seen)
     return Run(agent, worlds, buffer.add(replay, seen), key, jnp.int32(0)), seen
@@ -186,9 +187,10 @@ def check(args: Args, env: Env) -> None:
             f"--buffer-size is {args.buffer_size:,}; it must hold the {args.learning_starts:,} "
             "steps before learning starts."
         )
-    run = jax.eval_shape(lambda key: begin(args, env, key)[0], jax.random.key(0))
+    least = replace(args, buffer_size=first_rows(args) * args.num_envs)
+    _, seen = jax.eval_shape(lambda key: begin(least, env, key), jax.random.key(0))
     memory.require(
-        args.seeds * (memory.size(run) + memory.size(run.replay) // 4),
+        args.seeds * 2 * rows * memory.size(seen) // first_rows(args),  # and the phase's own copy
         f"{args.seeds} replays of {args.buffer_size:,} steps",
         "lower --buffer-size or --seeds",
     )

@@ -158,5 +158,7 @@ def test_the_noise_of_an_episode_has_one_size() -> None:
     assert 0.05 <= stds.min() < 0.12
     assert 0.33 < stds.max() <= 0.4
     sure = agent.policy(explore=False, action_dim=A)
-    first, second = (sure.step(params, carry, jnp.zeros(SEEN), k)[0] for k in (KEY, jax.random.key(9)))
+    first, second = (
+        sure.step(params, carry, jnp.zeros(SEEN), k)[0] for k in (KEY, jax.random.key(9))
+    )
     assert jnp.array_equal(first, second)

@@ -1,0 +1,123 @@
+"""The off-policy experiments as their users meet them: they learn, record, and refuse."""
+
+import json
+import shlex
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments import cli, play, sac, td3
+from rl import record
+from rl.saver import Stop
+
+SMALL = shlex.split(
+    "--env InvertedPendulum-v5 --no-video --steps 8000 --num-envs 4 --learning-starts 400 "
+    "--buffer-size 20000 --eval-episodes 4 --evals 4 --save-s 1000 --agent.hidden 64 64 "
+    "--agent.critic-hidden 64 64"
+)
+
+
+FAST = ["--agent.lr", "2e-3", "--agent.critic-lr", "2e-3", "--agent.tau", "0.02"]
+FAST += ["--updates-per-step", "2"]
+
+
+def trained(experiment: Any, out: Path, *words: str) -> Path:
+    experiment.main(cli.parse(experiment.Args, [*SMALL, "--out", str(out), *words]))
+    return out
+
+
+@pytest.mark.parametrize(
+    ("experiment", "total"), [(sac, 10_000), (td3, 24_000)], ids=["sac", "td3"]
+)
+def test_it_learns_to_balance_and_leaves_a_record(
+    experiment: Any, total: int, tmp_path: Path
+) -> None:
+    run = trained(experiment, tmp_path / "run", *FAST, "--steps", str(total), "--seeds", "3")
+    manifest = json.loads((run / "manifest.json").read_text())
+    assert manifest["status"] == "done"
+    returns = np.mean(manifest["eval_returns"], axis=1)
+    assert np.median(returns) > 300  # of 1,000; untrained: about 6
+    steps = [row["step"] for row in record.read_metrics(run)]
+    assert steps == sorted(set(steps))
+    assert steps[-1] >= total
+    evals = record.read_rows(run / "evals.jsonl")
+    assert 3 <= len(evals) <= 4  # three phases of SAC have three
+    assert np.shape(evals[0]["returns"]) == (3, 4)
+    assert np.allclose(np.mean(evals[0]["returns"], 1), evals[0]["eval_return"])
+    env, policy, params = play.load(run, 1)
+    assert np.isfinite(play.judge(env, policy, params, 2)).all()
+
+
+def test_heads_are_chosen_on_the_command_line_and_come_back(tmp_path: Path) -> None:
+    run = trained(sac, tmp_path / "run", "--steps", "800", "agent.head:hl-gauss",
+                  "--agent.head.bins", "21")  # fmt: skip
+    config = json.loads((run / "manifest.json").read_text())["config"]["agent"]
+    assert config["head"]["is"] == "HLGauss"
+    assert config["head"]["bins"] == 21
+    play.load(run)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--updates-per-step", "0"], "--updates-per-step is 0"),
+        (["--buffer-size", "300"], "must hold the 400 steps before learning starts"),
+        (["--buffer-size", "100000000000"], "lower --buffer-size or --seeds"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(words: list[str], why: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=why):
+        trained(sac, tmp_path / "run", *words)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "why"), [([], "nowhere is no run"), (["--seed", "1"], "takes no other flags")]
+)
+def test_what_cannot_be_resumed_is_refused(words: list[str], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        cli.parse(sac.Args, ["--resume", "nowhere", *words])
+
+
+def test_a_run_of_another_experiment_or_version_is_not_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [*SMALL, "--steps", "800", "--out", str(tmp_path / "run")]
+    monkeypatch.setattr("sys.argv", ["experiments/sac.py", *words])
+    run = trained(sac, tmp_path / "run", "--steps", "800")
+    assert cli.parse(sac.Args, ["--resume", str(run)]).agent.hidden == (64, 64)
+    where = run / "manifest.json"
+    manifest = json.loads(where.read_text())
+    manifest["config"]["agent"]["gamma"] = 0.5
+    where.write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match=r"has agent = .*'gamma': 0.5.*commit in its manifest"):
+        cli.parse(sac.Args, ["--resume", str(run)])
+    monkeypatch.setattr("sys.argv", ["experiments/td3.py"])
+    with pytest.raises(ValueError, match=r"was begun by experiments/sac\.py"):
+        cli.parse(td3.Args, ["--resume", str(run)])
+
+
+def test_a_first_signal_asks_and_a_second_one_ends() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with Stop() as stop:
+        assert not stop.asked
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.asked == "stopped by SIGTERM"
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_tick_lets_the_actor_learn_a_whole_time() -> None:
+    def pace(updates: int, delay: int) -> tuple[int, int]:
+        agent = sac.SAC(delay=delay)
+        return sac.pace(sac.Args(updates_per_step=updates, agent=agent))
+
+    assert pace(1, 1) == (1, 1)
+    assert pace(1, 2) == (2, 1)  # TD3: two steps, two of the critics, one of the actor
+    assert pace(20, 20) == (1, 1)  # REDQ
+    assert pace(8, 1) == (1, 8)
+    assert pace(2, 3) == (3, 2)
