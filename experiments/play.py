@@ -21,7 +21,7 @@ from agents.td3 import TD3
 from envs import render
 from envs.simulation import Simulation
 from experiments import cli
-from rl import checkpoint, record, rollout
+from rl import checkpoint, manifest, record, rollout
 from rl.heads import C51, MSE, HLGauss
 from rl.policy import Policy
 from rl.types import Key, Params
@@ -43,11 +43,11 @@ class Args:
 
 def load(run: Path, seed: int | None = None) -> tuple[Simulation, Policy, Params]:
     """The environment, evaluation policy and parameters of a run's `seed`, or of its first."""
-    manifest = record.read_manifest(run)
+    found = record.read_manifest(run)
     try:
-        config, seeds, status = (manifest[name] for name in ("config", "seeds", "status"))
-        agent = AGENTS[manifest["algorithm"]](**_made(config["agent"]))
-        env = envs.make(manifest["env"], config["physics"], **_made(config["env"]))
+        config, seeds, status = (found[name] for name in ("config", "seeds", "status"))
+        agent = AGENTS[found["algorithm"]](**_made(config["agent"]))
+        env = envs.make(found["env"], config["physics"], **_made(config["env"]))
     except (KeyError, TypeError) as error:
         raise ValueError(
             f"{run / 'manifest.json'} is damaged or of another version: {error!r}."
@@ -122,7 +122,7 @@ def conclude(log: record.Record, episodes: int, video: bool) -> None:
             print(f"go on    python -m experiments.{log.manifest['algorithm']} --resume {run}")
         sys.exit(f"{status}; the last good parameters are in {run}")
     returns = np.stack([judge(*load(run, seed), episodes) for seed in log.manifest["seeds"]])
-    log.update(eval_returns=returns)
+    log.update(eval_returns=returns, peak_memory_gb=manifest.peak_memory_gb())
     if video:
         film(run, seed=None)
     print(f"play it  python -m experiments.play {run}")
