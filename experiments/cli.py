@@ -89,7 +89,11 @@ def record_of(args: Any, algorithm: str) -> record.Record:
 
 def step_of(resume: Path) -> int | None:
     """The step of RUN/checkpoints/STEP; None of a RUN."""
-    return int(resume.name) if resume.parent.name == "checkpoints" else None
+    if resume.parent.name != "checkpoints":
+        return None
+    if not resume.name.isdigit():
+        raise ValueError(f"{resume} is no checkpoint: their names are numbers of steps.")
+    return int(resume.name)
 
 
 def over_seeds(f: Callable[..., Any]) -> Callable[..., Any]:

@@ -82,6 +82,13 @@ def test_what_cannot_be_resumed_is_refused(words: list[str], why: str) -> None:
         cli.parse(sac.Args, ["--resume", "nowhere", *words])
 
 
+def test_a_checkpoint_is_named_by_its_step() -> None:
+    assert cli.step_of(Path("runs/sac/checkpoints/500")) == 500
+    assert cli.step_of(Path("runs/sac")) is None
+    with pytest.raises(ValueError, match="are numbers of steps"):
+        cli.step_of(Path("runs/sac/checkpoints/last"))
+
+
 def test_a_run_of_another_experiment_or_version_is_not_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
