@@ -90,7 +90,10 @@ class Saver:
             whole[:, slots] = rows
             return jnp.asarray(whole)
 
-        return like._replace(data=jax.tree.map(fill, like.data, rows), written=jnp.int32(self.rows))
+        return like._replace(
+            data=jax.tree.map(fill, like.data, rows),
+            written=jnp.full(like.written.shape, self.rows, jnp.int32),
+        )
 
 
 def _without_rows(state: Any) -> PyTree:
