@@ -1,9 +1,10 @@
-"""Does PPO here learn as well as SBX's?  One setting for all tasks, the same steps and seeds.
+"""Does an agent here learn as well as SBX's?  One setting for all tasks, the same steps and seeds.
 
-python -m benchmarks.learning --peers .venv-peers/bin/python
+python -m benchmarks.learning {ppo,sac} --peers .venv-peers/bin/python
 
-Every finished run is a line of benchmarks/results/learning-ppo.jsonl and is not run again; the
-comparison is written beside it.  The peer runs in its own environment (benchmarks/peers).
+Every finished run is a line of benchmarks/results/learning-NAME.jsonl and is not run again; the
+comparison and its figure are written beside it.  Each run has a core to itself, which is the
+fastest way to many; the peer runs in its own environment (benchmarks/peers).
 """
 
 import json
@@ -11,61 +12,83 @@ import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import tyro
+from matplotlib.figure import Figure
 
-from rl import stats
+from rl import record, stats
 
-RESULTS = Path(__file__).parent / "results"
-RUNS, VERDICT = RESULTS / "learning-ppo.jsonl", RESULTS / "learning-ppo.json"
-PEER = Path(__file__).parent / "peers" / "sbx_ppo.py"
+ROOT = Path(__file__).parent
 TASKS = ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5")
-PEER_WORLDS = 8  # the faster of its settings, and not the worse
+SIDES = ("ours", "sbx")
+STEPS = {"ppo": 1_000_000, "sac": 100_000}
+# What a side is told beyond task, seed and steps.  SBX's PPO has eight worlds, the faster of its
+# settings and not the worse; its SAC takes our learning starts and judges itself as often.
+OURS = {"ppo": (), "sac": ("--evals", 10)}
+PEER = {"ppo": ("--num-envs", 8), "sac": ("--evals", 10)}
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Args:
+    agent: Annotated[Literal["ppo", "sac"], tyro.conf.Positional]
     peers: Path = Path(os.environ.get("SPEED_PEERS", ".venv-peers/bin/python"))
-    steps: int = 1_000_000
+    steps: int = 0  # environment steps; 0: a million of PPO, 100,000 of SAC
     seeds: int = 5
+    jobs: int = len(os.sched_getaffinity(0))  # runs at a time
+    results: Path = ROOT / "results"
 
 
-def run_ours(env: str, seed: int, steps: int) -> dict[str, Any]:
+def run_ours(args: Args, *words: Any) -> Row:
+    """Return of the last policy over fixed starts, and its evaluations on the way."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
-        words = ["--env", env, "--seed", str(seed), "--steps", str(steps), "--no-video"]
-        command = [sys.executable, "-m", "experiments.ppo", *words, "--out", str(out)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        manifest = json.loads((out / "manifest.json").read_text())
-    return {"return": float(np.mean(manifest["eval_returns"])), "commit": manifest["git"]["commit"]}
+        own = "--threads", 1, "--no-video", "--out", out, *OURS[args.agent]
+        _said(sys.executable, "-m", f"experiments.{args.agent}", *words, *own)
+        manifest, evals = record.read_manifest(out), record.read_rows(out / "evals.jsonl")
+    returns = float(np.mean(manifest["eval_returns"]))
+    curve = [[row["step"], float(np.mean(row["eval_return"]))] for row in evals]
+    return {"return": returns, "curve": curve, "commit": manifest["git"]["commit"]}
 
 
-def run_peer(python: Path, env: str, seed: int, steps: int) -> dict[str, Any]:
-    if not python.is_file():
-        raise ValueError(f"There is no {python}; benchmarks/peers/README.md says how to make it.")
-    words = ["--env", env, "--seed", seed, "--steps", steps, "--num-envs", PEER_WORLDS]
-    said = subprocess.run(
-        [python, PEER, *map(str, words)], check=True, capture_output=True, text=True
+def run_peer(args: Args, *words: Any) -> Row:
+    said = _said(args.peers, ROOT / "peers" / f"sbx_{args.agent}.py", *words, *PEER[args.agent])
+    told = json.loads(said.splitlines()[-1])
+    return {"return": told["return"], "curve": told.get("curve", [])}
+
+
+def _said(*words: Any) -> str:
+    """What a command prints that has one core."""
+    one_core = os.environ | {"NPROC": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*map(str, words)], capture_output=True, text=True, check=False, env=one_core
     )
-    return {"return": json.loads(said.stdout.splitlines()[-1])["return"]}
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise ValueError(f"{' '.join(map(str, words))} failed: {last}")
+    return done.stdout
 
 
-def verdict(rows: list[dict[str, Any]], args: Args) -> dict[str, Any]:
+def scores(rows: Iterable[Row], who: str, seeds: int) -> np.ndarray:
+    """Returns [seeds, tasks]."""
+    found = {(row["env"], row["seed"]): row["return"] for row in rows if row["who"] == who}
+    return np.array([[found[env, seed] for env in TASKS] for seed in range(seeds)])
+
+
+def verdict(rows: list[Row], args: Args) -> dict[str, Any]:
     """The comparison of IQMs; a task's scores are in units of the peer's mean on it."""
-
-    def scores(who: str) -> np.ndarray:
-        found = {(r["env"], r["seed"]): r["return"] for r in rows if r["who"] == who}
-        return np.array([[found[env, seed] for env in TASKS] for seed in range(args.seeds)])
-
-    ours, sbx = scores("ours"), scores("sbx")
+    ours, sbx = (scores(rows, who, args.seeds) for who in SIDES)
     unit = sbx.mean(0)
     difference, low, high = stats.relative_difference(ours / unit, sbx / unit)
     return {
-        "what": "learning/ppo-1M/vs-sbx",
+        "what": f"learning/{args.agent}-{args.steps:,}/vs-sbx",
         "tasks": TASKS,
         "ours": ours.T.tolist(),
         "peer": sbx.T.tolist(),
@@ -76,29 +99,54 @@ def verdict(rows: list[dict[str, Any]], args: Args) -> dict[str, Any]:
     }
 
 
+def figure(rows: list[Row]) -> Figure:
+    """Mean return against steps on each task, with the 95% bootstrap interval over the seeds."""
+    drawn = Figure(figsize=(9, 3), layout="constrained")
+    for axes, env in zip(drawn.subplots(1, len(TASKS)), TASKS, strict=True):
+        for who in SIDES:
+            mine = [r["curve"] for r in rows if (r["env"], r["who"]) == (env, who)]
+            curves = np.array(mine)  # [seeds, evaluations, (step, return)]
+            steps, returns = curves[0, :, 0] / 1e3, curves[..., 1]
+            low, high = stats.interval_of_mean(returns)
+            axes.plot(steps, returns.mean(0), label=who)
+            axes.fill_between(steps, low, high, alpha=0.2)
+        axes.set(title=env, xlabel="thousand environment steps")
+        axes.grid(alpha=0.3)
+    drawn.axes[0].set_ylabel("return, ten episodes")
+    drawn.axes[0].legend()
+    return drawn
+
+
 def main(args: Args) -> None:
-    key = ("who", "env", "seed", "steps")
-    lines = RUNS.read_text().splitlines() if RUNS.exists() else []
-    rows = [json.loads(line) for line in lines]
-    rows = [row for row in rows if row["steps"] == args.steps]
-    done = {tuple(row[k] for k in key) for row in rows}
-    for seed in range(args.seeds):
-        for env in TASKS:
-            for who in ("ours", "sbx"):
-                if (who, env, seed, args.steps) in done:
-                    continue
-                found = (
-                    run_ours(env, seed, args.steps)
-                    if who == "ours"
-                    else run_peer(args.peers, env, seed, args.steps)
-                )
-                row = {"who": who, "env": env, "seed": seed, "steps": args.steps} | found
-                with RUNS.open("a") as file:
+    args = args if args.steps else replace(args, steps=STEPS[args.agent])
+    path = args.results / f"learning-{args.agent}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    kept = record.read_rows(path)
+    rows = [row for row in kept if row["steps"] == args.steps and row["seed"] < args.seeds]
+    done = {(row["seed"], row["env"], row["who"]) for row in rows}
+    wanted = [one for one in product(range(args.seeds), TASKS, SIDES) if one not in done]
+    if wanted and not args.peers.is_file():
+        raise ValueError(f"No {args.peers}: benchmarks/peers/README.md says how to make it.")
+
+    def run(seed: int, env: str, who: str) -> Row:
+        words = "--env", env, "--seed", seed, "--steps", args.steps
+        found = run_ours(args, *words) if who == "ours" else run_peer(args, *words)
+        return {"who": who, "env": env, "seed": seed, "steps": args.steps} | found
+
+    with ThreadPoolExecutor(args.jobs) as pool:
+        try:
+            for future in as_completed([pool.submit(run, *one) for one in wanted]):
+                rows.append(row := future.result())
+                with path.open("a") as file:
                     file.write(json.dumps(row) + "\n")
-                rows.append(row)
-                print(f"{who:5} {env:16} seed {seed}: return {row['return']:.0f}", flush=True)
+                told = f"{row['env']:16} seed {row['seed']}: return {row['return']:.0f}"
+                print(f"{row['who']:5} {told}", flush=True)
+        finally:
+            pool.shutdown(cancel_futures=True)
     compared = verdict(rows, args)
-    VERDICT.write_text(json.dumps(compared, indent=2) + "\n")
+    path.with_suffix(".json").write_text(json.dumps(compared, indent=2) + "\n")
+    if all(row.get("curve") for row in rows):
+        figure(rows).savefig(path.with_suffix(".png"), dpi=100)
     low, high = compared["interval_95"]
     print(
         f"relative IQM difference {compared['relative_iqm_difference']:+.1%} "

@@ -54,7 +54,10 @@ class Record:
         return Board(self.out / "tb", self.manifest.get("seeds", [0]), started)
 
     def rewind(self, step: int) -> None:
-        """Forget every row after `step`: the run will write them again."""
+        """Forget every row after `step`: the run goes on from there and writes them again."""
+        if tries := self.manifest.get("resumed"):
+            tries[-1]["step"] = max(step, 0)
+            self.update()
         kept = {name: [x for x in read_rows(self.out / name) if x["step"] <= step] for name in ROWS}
         for name, rows in kept.items():
             partial = self.out / f"{name}.partial"

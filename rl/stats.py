@@ -21,6 +21,12 @@ def resample(scores: np.ndarray, rng: np.random.Generator, times: int) -> np.nda
     return np.take_along_axis(scores[None], drawn, axis=1)
 
 
+def interval_of_mean(scores: np.ndarray, *, times: int = 20_000) -> np.ndarray:
+    """95% bootstrap interval [2, tasks] of the mean of `scores` [runs, tasks] on each task."""
+    means = resample(scores, np.random.default_rng(0), times).mean(1)
+    return np.quantile(means, [0.025, 0.975], axis=0)
+
+
 def relative_difference(
     ours: np.ndarray, theirs: np.ndarray, *, seed: int = 0, times: int = 20_000
 ) -> tuple[float, float, float]:

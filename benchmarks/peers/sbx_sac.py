@@ -3,7 +3,8 @@
 python benchmarks/peers/sbx_sac.py --env HalfCheetah-v5 --num-envs 8 --steps 20000 --seed 0
 
 One line of JSON: `value`, environment steps/s while it learns (collecting and learning, from a
-thousand steps after the compile on), and the return of `--episodes` deterministic episodes.
+thousand steps after the compile on), the return of `--episodes` deterministic episodes at the end
+and, of as many, at `--evals` moments on the way.
 """
 
 import argparse
@@ -20,15 +21,34 @@ WARM = 1_000  # environment steps of learning before the clock: everything is co
 
 
 class Clock(BaseCallback):
-    """Wall time and steps when learning has gone on for a while."""
+    """Wall time and steps when learning has gone on for a while; evaluations every so often."""
 
-    def _on_training_start(self) -> None:
+    def __init__(self, env: str, every: int, episodes: int) -> None:
+        super().__init__()
+        self.env, self.every, self.episodes = env, every, episodes
+        self.curve: list[tuple[int, float]] = []
         self.began = self.steps = 0
 
     def _on_step(self) -> bool:
         if not self.began and self.num_timesteps >= self.model.learning_starts + WARM:
             self.began, self.steps = time.perf_counter(), self.num_timesteps
+        if self.every and self.num_timesteps >= self.every * (len(self.curve) + 1):
+            mean = float(np.mean(judge(self.model, self.env, self.episodes)))
+            self.curve.append((self.num_timesteps, mean))
         return True
+
+
+def judge(agent: SAC, env: str, episodes: int) -> list[float]:
+    """Returns of deterministic episodes from fixed starts."""
+    world, returns = gymnasium.make(env), []
+    for episode in range(episodes):
+        (obs, _), done, total = world.reset(seed=10_000 + episode), False, 0.0
+        while not done:
+            action = agent.predict(obs, deterministic=True)[0]
+            obs, reward, terminated, truncated, _ = world.step(action)
+            total, done = total + float(reward), terminated or truncated
+        returns.append(total)
+    return returns
 
 
 def main() -> None:
@@ -39,6 +59,7 @@ def main() -> None:
     parser.add_argument("--learning-starts", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--episodes", type=int, default=10)
+    parser.add_argument("--evals", type=int, default=0)
     args = parser.parse_args()
 
     worlds = DummyVecEnv([lambda: gymnasium.make(args.env)] * args.num_envs)
@@ -46,23 +67,16 @@ def main() -> None:
         "MlpPolicy", worlds, learning_starts=args.learning_starts, train_freq=1,
         gradient_steps=args.num_envs, seed=args.seed,
     )  # fmt: skip
-    clock, start = Clock(), time.perf_counter()
+    every = args.steps // args.evals if args.evals else 0
+    clock, start = Clock(args.env, every, args.episodes), time.perf_counter()
     agent.learn(args.steps, callback=clock)
     end = time.perf_counter()
 
-    world = gymnasium.make(args.env)
-    returns = []
-    for episode in range(args.episodes):
-        (obs, _), done, total = world.reset(seed=10_000 + episode), False, 0.0
-        while not done:
-            action = agent.predict(obs, deterministic=True)[0]
-            obs, reward, terminated, truncated, _ = world.step(action)
-            total, done = total + float(reward), terminated or truncated
-        returns.append(total)
+    returns = judge(agent, args.env, args.episodes)
     told = {
         "peer": "sbx", **vars(args), "wall_seconds": end - start,
         "value": (args.steps - clock.steps) / (end - clock.began),
-        "returns": returns, "return": float(np.mean(returns)),
+        "curve": clock.curve, "returns": returns, "return": float(np.mean(returns)),
     }  # fmt: skip
     print(json.dumps(told))
 
