@@ -27,7 +27,7 @@ from rl.nets import (
 )  # fmt: skip
 from rl.policy import Policy, memoryless
 from rl.returns import gae
-from rl.train import Trainable, descend, trainable
+from rl.train import Trainable, descend, sound, trainable
 from rl.types import Array, Key, Metrics, Obs, Params, Transition, view
 
 
@@ -70,21 +70,19 @@ class PPO:
     target_kl: float = 0.0  # mean KL of an epoch that the learning rate seeks; 0: leave it
 
     def __post_init__(self) -> None:
-        takes = {
-            "hidden": (min(self.hidden, default=1) > 0, "sizes of at least 1"),
-            "critic_hidden": (min(self.critic_hidden, default=1) > 0, "sizes of at least 1"),
-            "lr": (self.lr > 0, "a number above 0"),
-            "gamma": (0 <= self.gamma <= 1, "a number in [0, 1]"),
-            "lam": (0 <= self.lam <= 1, "a number in [0, 1]"),
-            "clip": (self.clip > 0, "a number above 0"),
-            "epochs": (self.epochs > 0, "a count of at least 1"),
-            "minibatches": (self.minibatches > 0, "a count of at least 1"),
-            "max_grad_norm": (self.max_grad_norm > 0, "a number above 0"),
-            "target_kl": (self.target_kl >= 0, "a number above 0, or 0 for none"),
-        }
-        for name, (sound, what) in takes.items():
-            if not sound:
-                raise ValueError(f"PPO's {name} is {getattr(self, name)}; it takes {what}.")
+        sound(
+            self,
+            hidden=(min(self.hidden, default=1) > 0, "sizes of at least 1"),
+            critic_hidden=(min(self.critic_hidden, default=1) > 0, "sizes of at least 1"),
+            lr=(self.lr > 0, "a number above 0"),
+            gamma=(0 <= self.gamma <= 1, "a number in [0, 1]"),
+            lam=(0 <= self.lam <= 1, "a number in [0, 1]"),
+            clip=(self.clip > 0, "a number above 0"),
+            epochs=(self.epochs > 0, "a count of at least 1"),
+            minibatches=(self.minibatches > 0, "a count of at least 1"),
+            max_grad_norm=(self.max_grad_norm > 0, "a number above 0"),
+            target_kl=(self.target_kl >= 0, "a number above 0, or 0 for none"),
+        )
 
     def actor(self, action_dim: int) -> Gaussian:
         return Gaussian(action_dim, self.hidden)

@@ -1,8 +1,9 @@
 """Soft actor-critic with an ensemble of critics (Haarnoja et al. 2018, arXiv:1812.05905).
 
 Settings of it are REDQ (arXiv:2101.05982: critics 10, subset 2, delay 20, actor_q "mean"),
-DroQ (arXiv:2110.02034: critic.dropout 0.01, critic.layer_norm, delay 20) and RLPD's critic
-(arXiv:2302.02948: critics 10, subset 2, critic.layer_norm, actor_q "mean").
+DroQ (arXiv:2110.02034: dropout 0.01, layer_norm, delay 20), RLPD's critic (arXiv:2302.02948:
+critics 10, subset 2, layer_norm, actor_q "mean") and SimbaV2 (arXiv:2502.15280: experiments/
+simbav2.py).  SimbaV2's authors update the actor before the critic, and clip no observation.
 """
 
 from dataclasses import dataclass
@@ -12,13 +13,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rl import norm
+from rl import norm, samples
 from rl.heads import MSE, Head
-from rl.nets import Q, StateGaussian, apply, flatten, tanh_normal
+from rl.nets import Q, StateGaussian, apply, tanh_normal
 from rl.policy import Policy, memoryless
-from rl.returns import n_step
-from rl.train import Trainable, descend, trainable
-from rl.types import Array, Key, Metrics, Obs, Params, Transition, view
+from rl.samples import Sample
+from rl.simba import SimbaGaussian, SimbaQ, project
+from rl.train import Trainable, descend, sound, trainable
+from rl.types import Array, Key, Metrics, Obs, Params, PyTree, Transition
 
 
 class State(NamedTuple):
@@ -28,32 +30,20 @@ class State(NamedTuple):
     critic: Trainable  # leaves of the parameters [E, ...]
     target: Params  # leaves [E, ...]
     log_alpha: Trainable
-    obs: norm.Stats  # of the policy's view
-    critic_obs: norm.Stats
-
-
-class Sample(NamedTuple):
-    """What one gradient step needs of a window of steps; leaves [B, ...]."""
-
-    obs: Array
-    critic_obs: Array
-    action: Array
-    reward: Array  # summed over the window
-    discount: Array  # of what comes after it
-    next_obs: Array
-    next_critic_obs: Array
+    obs: norm.Stats  # of both views
 
 
 @dataclass(frozen=True)
 class SAC:
     """Hyperparameters of SAC."""
 
-    hidden: tuple[int, ...] = (256, 256)  # of the actor
+    nets: Literal["mlp", "simbav2"] = "mlp"
+    hidden: tuple[int, ...] = (256, 256)  # of the actor: layers, or SimbaV2's blocks, all alike
     critic_hidden: tuple[int, ...] = (256, 256)
     critics: int = 2
     subset: int = 0  # critics drawn for each target, of which the lowest counts; 0: all
-    layer_norm: bool = False  # in the critics
-    dropout: float = 0.0  # in the critics
+    layer_norm: bool = False  # in the critics, where they are MLPs
+    dropout: float = 0.0  # in the same
     head: Head = MSE()  # what of a return they predict
     actor_q: Literal["min", "mean"] = "min"  # what of the critics the actor maximises
     lr: float = 3e-4  # of actor and temperature
@@ -65,37 +55,63 @@ class SAC:
     target_entropy: float = -1.0  # nats, for each dimension of the action
     entropy_backup: bool = True  # targets hold the entropy of actions to come
     normalise: bool = False  # observations, by running statistics
+    halve_lr: int = 0  # updates in which the learning rates fall to half, evenly; 0: they stay
 
-    def actor(self, action_dim: int) -> StateGaussian:
-        return StateGaussian(action_dim, self.hidden)
+    def __post_init__(self) -> None:
+        alike = self.nets == "mlp" or len({*self.hidden}) == len({*self.critic_hidden}) == 1
+        sound(
+            self,
+            nets=(alike, "hidden and critic_hidden of equal numbers, one for each block"),
+            hidden=(min(self.hidden, default=1) > 0, "sizes of at least 1"),
+            critic_hidden=(min(self.critic_hidden, default=1) > 0, "sizes of at least 1"),
+            critics=(self.critics > 0, "a count of at least 1"),
+            subset=(0 <= self.subset <= self.critics, "a count of some critics, or 0 for all"),
+            dropout=(0 <= self.dropout < 1, "a share in [0, 1)"),
+            lr=(self.lr >= 0, "a number of at least 0"),
+            critic_lr=(self.critic_lr >= 0, "a number of at least 0"),
+            gamma=(0 <= self.gamma <= 1, "a number in [0, 1]"),
+            tau=(0 <= self.tau <= 1, "a number in [0, 1]"),
+            delay=(self.delay > 0, "a count of at least 1"),
+            alpha=(self.alpha > 0, "a number above 0"),
+            halve_lr=(self.halve_lr >= 0, "a count of updates, or 0 for none"),
+        )
+
+    def actor(self, action_dim: int) -> StateGaussian | SimbaGaussian:
+        kind = SimbaGaussian if self.nets == "simbav2" else StateGaussian
+        return kind(action_dim, self.hidden)
 
     @property
-    def critic(self) -> Q:
+    def critic(self) -> Q | SimbaQ:
+        if self.nets == "simbav2":
+            return SimbaQ(self.critic_hidden, self.head.outputs)
         return Q(self.critic_hidden, self.head.outputs, self.layer_norm, self.dropout)
 
     def tx(self, lr: float) -> optax.GradientTransformation:
-        return optax.adam(lr)
+        falling = optax.linear_schedule(lr, lr / 2, self.halve_lr)
+        return optax.adam(falling if self.halve_lr else lr)
 
     def init(self, key: Key, obs: Obs, action: Array) -> State:
         """State for one example of `obs` and `action` [A]."""
         actor_key, critic_key = jax.random.split(key)
-        seen, known = flatten(view(obs, "policy")), flatten(view(obs, "critic"))
+        seen = samples.views(obs)
         critic_keys = jax.random.split(critic_key, self.critics)
-        critic = jax.vmap(self.critic.init, (0, None, None))(critic_keys, known, action)
+        critic = project(
+            jax.vmap(self.critic.init, (0, None, None))(critic_keys, seen.critic, action)
+        )
+        actor = project(self.actor(action.shape[-1]).init(actor_key, seen.policy))
         return State(
-            actor=trainable(self.actor(action.shape[-1]).init(actor_key, seen), self.tx(self.lr)),
+            actor=trainable(actor, self.tx(self.lr)),
             critic=trainable(critic, self.tx(self.critic_lr)),
             target=critic,
-            log_alpha=trainable(jnp.log(self.alpha), optax.adam(self.lr)),
+            log_alpha=trainable(jnp.log(self.alpha), self.tx(self.lr)),
             obs=norm.init(seen),
-            critic_obs=norm.init(known),
         )
 
     def policy(self, explore: bool, action_dim: int) -> Policy:
         """The policy of `deploy`'s parameters: sampled to learn, the mode to evaluate."""
 
         def act(params: Params, obs: Obs, key: Key) -> tuple[Array, tuple[()]]:
-            seen = self.scaled(params["obs"], flatten(view(obs, "policy")))
+            seen = self.scaled(params["obs"], samples.views(obs).policy)
             mean, log_std = apply(self.actor(action_dim), params["actor"], seen)
             return (tanh_normal(key, mean, log_std)[0] if explore else jnp.tanh(mean)), ()
 
@@ -103,9 +119,10 @@ class SAC:
 
     def deploy(self, state: State) -> Params:
         """All a policy needs: the actor and its normaliser."""
-        return {"actor": state.actor.params, "obs": state.obs}
+        stats = state.obs._replace(mean=state.obs.mean.policy, var=state.obs.var.policy)
+        return {"actor": state.actor.params, "obs": stats}
 
-    def scaled(self, stats: norm.Stats, obs: Array) -> Array:
+    def scaled(self, stats: norm.Stats, obs: PyTree) -> PyTree:
         return norm.normalise(stats, obs) if self.normalise else obs
 
     def act(self, params: Params, obs: Array, action_dim: int, key: Key) -> tuple[Array, Array]:
@@ -122,23 +139,24 @@ class SAC:
     def backup(self, state: State, batch: Sample, key: Key) -> Array:
         """Target [B, ...] in the head's form: the lowest of a subset of the target critics."""
         act_key, draw_key, drop_key = jax.random.split(key, 3)
-        action, logp = self.act(state.actor.params, batch.next_obs, batch.action.shape[-1], act_key)
+        action, logp = self.act(
+            state.actor.params, batch.next_obs.policy, batch.action.shape[-1], act_key
+        )
         target = state.target
         if self.subset:
             drawn = jax.random.choice(draw_key, self.critics, (self.subset,), replace=False)
             target = jax.tree.map(lambda x: x[drawn], target)
         bonus = -jnp.exp(state.log_alpha.params) * logp if self.entropy_backup else 0 * logp
-        outputs = self.q(target, batch.next_critic_obs, action, drop_key)
-        backup = jax.vmap(self.head.backup, (0, None, None, None))
-        targets = backup(outputs, batch.reward, batch.discount, bonus)
-        lowest = self.head.mean(targets).argmin(0)
-        return jnp.take_along_axis(targets, lowest[None, :, None], axis=0)[0]
+        outputs = self.q(target, batch.next_obs.critic, action, drop_key)
+        lowest = self.head.value(outputs).argmin(0)
+        outputs = jnp.take_along_axis(outputs, lowest[None, :, None], axis=0)[0]
+        return self.head.backup(outputs, batch.reward, batch.discount, bonus)
 
     def critic_loss(
         self, params: Params, batch: Sample, target: Array, key: Key
     ) -> tuple[Array, Metrics]:
         """Mean over critics and batch; `target` is of `backup`."""
-        outputs = self.q(params, batch.critic_obs, batch.action, key)
+        outputs = self.q(params, batch.obs.critic, batch.action, key)
         loss = self.head.loss(outputs, target).mean()
         return loss, {"critic_loss": loss, "q": self.head.value(outputs).mean()}
 
@@ -146,8 +164,8 @@ class SAC:
         self, params: Params, state: State, batch: Sample, key: Key
     ) -> tuple[Array, Metrics]:
         act_key, drop_key = jax.random.split(key)
-        action, logp = self.act(params, batch.obs, batch.action.shape[-1], act_key)
-        outputs = self.q(state.critic.params, batch.critic_obs, action, drop_key)
+        action, logp = self.act(params, batch.obs.policy, batch.action.shape[-1], act_key)
+        outputs = self.q(state.critic.params, batch.obs.critic, action, drop_key)
         q = getattr(self.head.value(outputs), self.actor_q)(0)
         loss = (jnp.exp(state.log_alpha.params) * logp - q).mean()
         return loss, {"actor_loss": loss, "entropy": -logp.mean()}
@@ -161,17 +179,7 @@ class SAC:
 
     def sample(self, state: State, batch: Transition) -> Sample:
         """What to learn from windows of transitions [B, n, ...]."""
-        first = jax.tree.map(lambda x: x[:, 0], (batch.obs, batch.action))
-        reward, discount, last = n_step(batch, self.gamma)
-
-        def seen(obs: Obs) -> tuple[Array, Array]:
-            return (
-                self.scaled(state.obs, flatten(view(obs, "policy"))),
-                self.scaled(state.critic_obs, flatten(view(obs, "critic"))),
-            )
-
-        (obs, critic_obs), (next_obs, next_critic_obs) = seen(first[0]), seen(last)
-        return Sample(obs, critic_obs, first[1], reward, discount, next_obs, next_critic_obs)
+        return samples.sample(batch, self.gamma, lambda obs: self.scaled(state.obs, obs))
 
     def update(self, state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:
         """`delay` steps of the critics, one on each window batch [delay, B, n, ...], then one of
@@ -184,6 +192,7 @@ class SAC:
             target = self.backup(state, batch, target_key)
             tx = self.tx(self.critic_lr)
             critic, metrics = descend(tx, self.critic_loss, state.critic, batch, target, drop_key)
+            critic = critic._replace(params=project(critic.params))
             target = optax.incremental_update(critic.params, state.target, self.tau)
             return state._replace(critic=critic, target=target), metrics
 
@@ -191,9 +200,10 @@ class SAC:
         last, tx = jax.tree.map(lambda x: x[-1], sample), self.tx(self.lr)
         actor, m2 = descend(tx, self.actor_loss, state.actor, state, last, actor_key)
         log_alpha, m3 = descend(
-            optax.adam(self.lr), self.alpha_loss, state.log_alpha, m2["entropy"],
+            self.tx(self.lr), self.alpha_loss, state.log_alpha, m2["entropy"],
             batch.action.shape[-1],
         )  # fmt: skip
+        actor = actor._replace(params=project(actor.params))
         state = state._replace(actor=actor, log_alpha=log_alpha)
         return state, jax.tree.map(jnp.mean, m1) | m2 | m3
 
@@ -201,7 +211,4 @@ class SAC:
         """With fresh transitions [T, N, ...] counted in the statistics."""
         if not self.normalise:
             return state
-        return state._replace(
-            obs=norm.update(state.obs, flatten(view(seen.obs, "policy"))),
-            critic_obs=norm.update(state.critic_obs, flatten(view(seen.obs, "critic"))),
-        )
+        return state._replace(obs=norm.update(state.obs, samples.views(seen.obs)))

@@ -13,13 +13,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rl import norm
+from rl import norm, samples
 from rl.heads import MSE, Head
-from rl.nets import MLP, Q, apply, flatten
+from rl.nets import MLP, Q, apply
 from rl.policy import Policy
-from rl.returns import n_step
-from rl.train import Trainable, descend, trainable
-from rl.types import Array, Key, Metrics, Obs, Params, Transition, view
+from rl.samples import Sample
+from rl.train import Trainable, descend, sound, trainable
+from rl.types import Array, Key, Metrics, Obs, Params, PyTree, Transition
 
 
 class State(NamedTuple):
@@ -29,20 +29,7 @@ class State(NamedTuple):
     critic: Trainable  # leaves of the parameters [2, ...]
     target: Params  # of the critics
     target_actor: Params
-    obs: norm.Stats  # of the policy's view
-    critic_obs: norm.Stats
-
-
-class Sample(NamedTuple):
-    """What one gradient step needs of a window of steps; leaves [B, ...]."""
-
-    obs: Array
-    critic_obs: Array
-    action: Array
-    reward: Array  # summed over the window
-    discount: Array  # of what comes after it
-    next_obs: Array
-    next_critic_obs: Array
+    obs: norm.Stats  # of both views
 
 
 @dataclass(frozen=True)
@@ -65,6 +52,20 @@ class TD3:
     target_actor: bool = True  # the target's action comes from a slow copy of the actor
     normalise: bool = False  # observations, by running statistics
 
+    def __post_init__(self) -> None:
+        low, high = self.exploration
+        sound(
+            self,
+            hidden=(min(self.hidden, default=1) > 0, "sizes of at least 1"),
+            critic_hidden=(min(self.critic_hidden, default=1) > 0, "sizes of at least 1"),
+            lr=(self.lr >= 0, "a number of at least 0"),
+            critic_lr=(self.critic_lr >= 0, "a number of at least 0"),
+            gamma=(0 <= self.gamma <= 1, "a number in [0, 1]"),
+            tau=(0 <= self.tau <= 1, "a number in [0, 1]"),
+            delay=(self.delay > 0, "a count of at least 1"),
+            exploration=(0 <= low <= high, "two numbers of at least 0, the lower first"),
+        )
+
     def actor(self, action_dim: int) -> MLP:
         return MLP((*self.hidden, action_dim))
 
@@ -78,17 +79,16 @@ class TD3:
     def init(self, key: Key, obs: Obs, action: Array) -> State:
         """State for one example of `obs` and `action` [A]."""
         actor_key, critic_key = jax.random.split(key)
-        seen, known = flatten(view(obs, "policy")), flatten(view(obs, "critic"))
-        actor = self.actor(action.shape[-1]).init(actor_key, seen)
+        seen = samples.views(obs)
+        actor = self.actor(action.shape[-1]).init(actor_key, seen.policy)
         critic_keys = jax.random.split(critic_key, 2)
-        critic = jax.vmap(self.critic.init, (0, None, None))(critic_keys, known, action)
+        critic = jax.vmap(self.critic.init, (0, None, None))(critic_keys, seen.critic, action)
         return State(
             actor=trainable(actor, self.tx(self.lr)),
             critic=trainable(critic, self.tx(self.critic_lr)),
             target=critic,
             target_actor=actor,
             obs=norm.init(seen),
-            critic_obs=norm.init(known),
         )
 
     def policy(self, explore: bool, action_dim: int) -> Policy:
@@ -97,7 +97,7 @@ class TD3:
         low, high = self.exploration
 
         def step(params: Params, std: Array, obs: Obs, key: Key) -> tuple[Array, Array, tuple[()]]:
-            seen = self.scaled(params["obs"], flatten(view(obs, "policy")))
+            seen = self.scaled(params["obs"], samples.views(obs).policy)
             action = self.act(params["actor"], seen, action_dim)
             if explore:
                 std_key, noise_key = jax.random.split(key)
@@ -110,9 +110,10 @@ class TD3:
 
     def deploy(self, state: State) -> Params:
         """All a policy needs: the actor and its normaliser."""
-        return {"actor": state.actor.params, "obs": state.obs}
+        stats = state.obs._replace(mean=state.obs.mean.policy, var=state.obs.var.policy)
+        return {"actor": state.actor.params, "obs": stats}
 
-    def scaled(self, stats: norm.Stats, obs: Array) -> Array:
+    def scaled(self, stats: norm.Stats, obs: PyTree) -> PyTree:
         return norm.normalise(stats, obs) if self.normalise else obs
 
     def act(self, params: Params, obs: Array, action_dim: int) -> Array:
@@ -126,10 +127,10 @@ class TD3:
     def backup(self, state: State, batch: Sample, key: Key) -> Array:
         """Target [B, ...] in the head's form: the lower of both target critics."""
         actor = state.target_actor if self.target_actor else state.actor.params
-        action = self.act(actor, batch.next_obs, batch.action.shape[-1])
+        action = self.act(actor, batch.next_obs.policy, batch.action.shape[-1])
         noise = self.smoothing * jax.random.normal(key, action.shape)
         noise = jnp.clip(noise, -self.smoothing_clip, self.smoothing_clip)
-        outputs = self.q(state.target, batch.next_critic_obs, jnp.clip(action + noise, -1, 1))
+        outputs = self.q(state.target, batch.next_obs.critic, jnp.clip(action + noise, -1, 1))
         backup = jax.vmap(self.head.backup, (0, None, None, None))
         targets = backup(outputs, batch.reward, batch.discount, jnp.zeros_like(batch.reward))
         lowest = self.head.mean(targets).argmin(0)
@@ -137,29 +138,19 @@ class TD3:
 
     def critic_loss(self, params: Params, batch: Sample, target: Array) -> tuple[Array, Metrics]:
         """Sum over both critics of the mean over the batch; `target` is of `backup`."""
-        outputs = self.q(params, batch.critic_obs, batch.action)
+        outputs = self.q(params, batch.obs.critic, batch.action)
         loss = self.head.loss(outputs, target).mean(1).sum()
         return loss, {"critic_loss": loss, "q": self.head.value(outputs).mean()}
 
     def actor_loss(self, params: Params, state: State, batch: Sample) -> tuple[Array, Metrics]:
-        action = self.act(params, batch.obs, batch.action.shape[-1])
-        q = self.head.value(self.q(state.critic.params, batch.critic_obs, action))
+        action = self.act(params, batch.obs.policy, batch.action.shape[-1])
+        q = self.head.value(self.q(state.critic.params, batch.obs.critic, action))
         chosen = {"first": q[0], "min": q.min(0), "mean": q.mean(0)}[self.actor_q]
         return -chosen.mean(), {"actor_loss": -chosen.mean()}
 
     def sample(self, state: State, batch: Transition) -> Sample:
         """What to learn from windows of transitions [B, n, ...]."""
-        first = jax.tree.map(lambda x: x[:, 0], (batch.obs, batch.action))
-        reward, discount, last = n_step(batch, self.gamma)
-
-        def seen(obs: Obs) -> tuple[Array, Array]:
-            return (
-                self.scaled(state.obs, flatten(view(obs, "policy"))),
-                self.scaled(state.critic_obs, flatten(view(obs, "critic"))),
-            )
-
-        (obs, critic_obs), (next_obs, next_critic_obs) = seen(first[0]), seen(last)
-        return Sample(obs, critic_obs, first[1], reward, discount, next_obs, next_critic_obs)
+        return samples.sample(batch, self.gamma, lambda obs: self.scaled(state.obs, obs))
 
     def update(self, state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:
         """`delay` steps of the critics, one on each window batch [delay, B, n, ...], then one of
@@ -185,7 +176,4 @@ class TD3:
         """With fresh transitions [T, N, ...] counted in the statistics."""
         if not self.normalise:
             return state
-        return state._replace(
-            obs=norm.update(state.obs, flatten(view(seen.obs, "policy"))),
-            critic_obs=norm.update(state.critic_obs, flatten(view(seen.obs, "critic"))),
-        )
+        return state._replace(obs=norm.update(state.obs, samples.views(seen.obs)))

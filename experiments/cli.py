@@ -78,11 +78,12 @@ def _begun(args_type: Any, resume: Path) -> Any:
     return replace(args, out=run, resume=resume)
 
 
-def record_of(args: Any, algorithm: str) -> record.Record:
+def record_of(args: Any) -> record.Record:
     """The record of a new run of `args`, or of that which they resume."""
     if args.resume:
         return record.Record.again(args.out)
     seeds = list(range(args.seed, args.seed + args.seeds))
+    algorithm = type(args.agent).__name__.lower()
     facts = {"algorithm": algorithm, "env": args.env_name, "config": args, "seeds": seeds}
     return record.Record(args.out, args.steps, **facts)
 

@@ -92,7 +92,7 @@ def main(args: Args) -> None:
     cli.use_threads(args.threads)
     env = envs.simulate(args.env, args.physics, threads=args.threads)
     check(args, env)
-    with cli.record_of(args, "ppo") as log:
+    with cli.record_of(args) as log:
         learn(args, env, log)
         play.conclude(log, args.eval_episodes, args.video)
 

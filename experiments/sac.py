@@ -1,6 +1,8 @@
 """SAC from scratch on one task: seeds side by side, every phase one compiled program.
 
 python -m experiments.sac --env HalfCheetah-v5 --steps 1000000 --seeds 3
+
+Any agent with its methods learns in this loop: td3.py, crossq.py and simbav2.py say with what.
 """
 
 import math
@@ -13,13 +15,13 @@ import jax.numpy as jnp
 import tyro
 
 import envs
-from agents.sac import SAC, State
+from agents.sac import SAC
 from experiments import cli, play
-from rl import buffer, memory, record, rollout
+from rl import buffer, memory, norm, record, rollout
 from rl.env import Env
 from rl.policy import Policy, uniform
 from rl.saver import Saver, Stop
-from rl.types import Array, Key, Metrics, Transition
+from rl.types import Array, Key, Metrics, PyTree, Transition
 
 PHASE = 1_000  # vector steps between two looks of the host, about
 
@@ -37,6 +39,7 @@ class Args:
     n_step: int = 1  # rewards in a target
     learning_starts: int = 10_000  # environment steps of random actions before that
     buffer_size: int = 1_000_000  # environment steps
+    return_bound: float = 0.0  # of returns that vary by 1, in units of which rewards are; 0: as is
     physics: Literal["auto", "native", "mjx"] = "auto"  # auto: native on CPU, else mjx
     threads: int = 0  # for physics and XLA alike; 0: all this process has
     evals: int = 20  # times that the policy is judged while it trains
@@ -45,15 +48,16 @@ class Args:
     video: bool = True  # film an episode
     out: Path = Path("runs/sac")  # directory of the run; -2, -3, ... if there is one already
     resume: Path | None = None  # a run to go on with, or one of its checkpoints/STEP
-    agent: SAC = SAC()
+    agent: Any = SAC()
 
 
 class Run(NamedTuple):
     """All that training carries."""
 
-    agent: State
+    agent: PyTree  # its state
     worlds: rollout.Worlds
     replay: buffer.Buffer
+    returns: norm.Returns
     key: Key  # of the training to come
     tick: Array  # [] int32
 
@@ -73,7 +77,8 @@ def begin(args: Args, env: Env, key: Key) -> tuple[Run, Transition]:
     worlds, seen, _ = rollout.collect(env, policy, params, worlds, act_key, first_rows(args))
     replay = buffer.init(args.buffer_size // args.num_envs, jax.tree.map(lambda x: x[0], seen))
     agent = args.agent.observe(agent, seen)
-    return Run(agent, worlds, buffer.add(replay, seen), key, jnp.int32(0)), seen
+    returns = norm.earn(norm.returns(args.num_envs), seen, args.agent.gamma)
+    return Run(agent, worlds, buffer.add(replay, seen), returns, key, jnp.int32(0)), seen
 
 
 def tick(args: Args, env: Env, run: Run) -> tuple[Run, Any]:
@@ -83,15 +88,19 @@ def tick(args: Args, env: Env, run: Run) -> tuple[Run, Any]:
     policy, params = explorer(args, env), args.agent.deploy(run.agent)
     worlds, seen, ends = rollout.collect(env, policy, params, run.worlds, act_key, steps)
     replay, agent = buffer.add(run.replay, seen), args.agent.observe(run.agent, seen)
+    returns = norm.earn(run.returns, seen, args.agent.gamma)
     shape = updates, args.agent.delay, args.batch_size
     batch = buffer.sample(replay, sample_key, math.prod(shape), args.n_step)
+    if args.return_bound:
+        batch = batch._replace(reward=batch.reward / norm.unit(returns, args.return_bound))
     batch = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), batch)
 
-    def update(agent: State, now: tuple[Transition, Key]) -> tuple[State, Metrics]:
+    def update(agent: PyTree, now: tuple[Transition, Key]) -> tuple[PyTree, Metrics]:
         return args.agent.update(agent, *now)
 
     agent, metrics = jax.lax.scan(update, agent, (batch, jax.random.split(learn_key, updates)))
-    return Run(agent, worlds, replay, run.key, run.tick + 1), (metrics, ends, seen)
+    run = Run(agent, worlds, replay, returns, run.key, run.tick + 1)
+    return run, (metrics, ends, seen)
 
 
 def pace(args: Args) -> tuple[int, int]:
@@ -118,7 +127,7 @@ def plan(args: Args) -> tuple[int, int]:
     return phases, -(-total // phases)
 
 
-def evaluate(args: Args, env: Env, agent: State) -> rollout.Episodes:
+def evaluate(args: Args, env: Env, agent: PyTree) -> rollout.Episodes:
     """Episodes [eval_episodes] of the mode, from the starts that every policy is judged on."""
     policy, params = args.agent.policy(False, env.action_dim), args.agent.deploy(agent)
     return rollout.evaluate(env, policy, params, jax.random.key(play.EVAL_SEED), args.eval_episodes)
@@ -128,7 +137,7 @@ def main(args: Args) -> None:
     cli.use_threads(args.threads)
     env = envs.simulate(args.env, args.physics, threads=args.threads)
     check(args, env)
-    with cli.record_of(args, "sac") as log:
+    with cli.record_of(args) as log:
         learn(args, env, log)
         play.conclude(log, args.eval_episodes, args.video)
 

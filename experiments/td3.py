@@ -1,200 +1,22 @@
-"""TD3 from scratch on one task: seeds side by side, every phase one compiled program.
+"""TD3 from scratch on one task, in the loop of experiments/sac.py.
 
 python -m experiments.td3 --env HalfCheetah-v5 --steps 1000000 --seeds 3
 """
 
-import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
-import jax
-import jax.numpy as jnp
-import tyro
-
-import envs
-from agents.td3 import TD3, State
-from experiments import cli, play
-from rl import buffer, memory, record, rollout
-from rl.env import Env
-from rl.policy import Policy, uniform
-from rl.saver import Saver, Stop
-from rl.types import Array, Key, Metrics, Transition
-
-PHASE = 1_000  # vector steps between two looks of the host, about
+from agents.td3 import TD3
+from experiments import cli, sac
 
 
 @dataclass(frozen=True)
-class Args:
-    env: Any = field(default_factory=lambda: envs.make_task("HalfCheetah-v5"))  # --env NAME
-    env_name: tyro.conf.Suppress[str] = "HalfCheetah-v5"
-    steps: int = 1_000_000  # environment steps per seed, rounded up to whole phases
-    seed: int = 0  # of the first run
-    seeds: int = 1  # independent runs, trained side by side
-    num_envs: int = 1  # worlds per seed
-    updates_per_step: int = 1  # critic steps for each step of all worlds
-    batch_size: int = 256
-    n_step: int = 1  # rewards in a target
-    learning_starts: int = 25_000  # environment steps of random actions before that
-    buffer_size: int = 1_000_000  # environment steps
-    physics: Literal["auto", "native", "mjx"] = "auto"  # auto: native on CPU, else mjx
-    threads: int = 0  # for physics and XLA alike; 0: all this process has
-    evals: int = 20  # times that the policy is judged while it trains
-    eval_episodes: int = 10
-    save_s: float = 30.0  # s between checkpoints, at least
-    video: bool = True  # film an episode
-    out: Path = Path("runs/td3")  # directory of the run; -2, -3, ... if there is one already
-    resume: Path | None = None  # a run to go on with, or one of its checkpoints/STEP
-    agent: TD3 = TD3()
-
-
-class Run(NamedTuple):
-    """All that training carries."""
-
-    agent: State
-    worlds: rollout.Worlds
-    replay: buffer.Buffer
-    key: Key  # of the training to come
-    tick: Array  # [] int32
-
-
-def explorer(args: Args, env: Env) -> Policy:
-    return args.agent.policy(explore=True, action_dim=env.action_dim)
-
-
-def begin(args: Args, env: Env, key: Key) -> tuple[Run, Transition]:
-    """Fresh worlds, and what random actions have seen of them [K, N, ...]."""
-    agent_key, worlds_key, act_key, key = jax.random.split(key, 4)
-    obs = jax.tree.map(jnp.zeros_like, env.reset(key).obs)
-    agent = args.agent.init(agent_key, obs, jnp.zeros(env.action_dim))
-    policy, params = explorer(args, env), args.agent.deploy(agent)
-    policy = policy._replace(step=uniform(env.action_dim).step)  # it carries what it will need
-    worlds = rollout.start(env, policy, params, worlds_key, args.num_envs)
-    worlds, seen, _ = rollout.collect(env, policy, params, worlds, act_key, first_rows(args))
-    replay = buffer.init(args.buffer_size // args.num_envs, jax.tree.map(lambda x: x[0], seen))
-    agent = args.agent.observe(agent, seen)
-    return Run(agent, worlds, buffer.add(replay, seen), key, jnp.int32(0)), seen
-
-
-def tick(args: Args, env: Env, run: Run) -> tuple[Run, Any]:
-    """A few steps of all worlds, and as many of learning as they are worth."""
-    act_key, sample_key, learn_key = jax.random.split(jax.random.fold_in(run.key, run.tick), 3)
-    steps, updates = pace(args)
-    policy, params = explorer(args, env), args.agent.deploy(run.agent)
-    worlds, seen, ends = rollout.collect(env, policy, params, run.worlds, act_key, steps)
-    replay, agent = buffer.add(run.replay, seen), args.agent.observe(run.agent, seen)
-    shape = updates, args.agent.delay, args.batch_size
-    batch = buffer.sample(replay, sample_key, math.prod(shape), args.n_step)
-    batch = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), batch)
-
-    def update(agent: State, now: tuple[Transition, Key]) -> tuple[State, Metrics]:
-        return args.agent.update(agent, *now)
-
-    agent, metrics = jax.lax.scan(update, agent, (batch, jax.random.split(learn_key, updates)))
-    return Run(agent, worlds, replay, run.key, run.tick + 1), (metrics, ends, seen)
-
-
-def pace(args: Args) -> tuple[int, int]:
-    """Vector steps and updates in a tick: the fewest that let the actor learn a whole time."""
-    steps = args.agent.delay // math.gcd(args.agent.delay, args.updates_per_step)
-    return steps, steps * args.updates_per_step // args.agent.delay
-
-
-def phase(args: Args, env: Env, run: Run) -> tuple[Run, Metrics, Transition]:
-    """As many ticks as the host leaves alone, and the rows [K, N, ...] they added."""
-
-    def step(run: Run, _: None) -> tuple[Run, Any]:
-        return tick(args, env, run)
-
-    run, (metrics, ends, seen) = jax.lax.scan(step, run, length=plan(args)[1])
-    seen = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), seen)
-    return run, jax.tree.map(jnp.mean, metrics) | ends.means(), seen
-
-
-def plan(args: Args) -> tuple[int, int]:
-    """Phases, and ticks in each."""
-    total = -(-max(args.steps - args.learning_starts, 1) // (args.num_envs * pace(args)[0]))
-    phases = -(-total * pace(args)[0] // PHASE)
-    return phases, -(-total // phases)
-
-
-def evaluate(args: Args, env: Env, agent: State) -> rollout.Episodes:
-    """Episodes [eval_episodes] of the mode, from the starts that every policy is judged on."""
-    policy, params = args.agent.policy(False, env.action_dim), args.agent.deploy(agent)
-    return rollout.evaluate(env, policy, params, jax.random.key(play.EVAL_SEED), args.eval_episodes)
-
-
-def main(args: Args) -> None:
-    cli.use_threads(args.threads)
-    env = envs.simulate(args.env, args.physics, threads=args.threads)
-    check(args, env)
-    with cli.record_of(args, "td3") as log:
-        learn(args, env, log)
-        play.conclude(log, args.eval_episodes, args.video)
-
-
-def learn(args: Args, env: Env, log: record.Record) -> None:
-    """The host's side: look in after each phase, until it is done, stopped or broken."""
-    saver, (phases, each) = Saver(log, args.save_s), plan(args)
-    fresh = jax.jit(cli.over_seeds(lambda key: begin(args, env, key)))
-    keys = jax.vmap(jax.random.key)(jnp.array(log.manifest["seeds"]))  # the same alone, in company
-    run = args.resume and saver.restore(jax.eval_shape(fresh, keys)[0], cli.step_of(args.resume))
-    if run is None:
-        run, seen = fresh(keys)
-        saver.see(seen)
-    train = cli.over_seeds(lambda run: phase(args, env, run))
-    train = jax.jit(train, donate_argnums=0).lower(run).compile()
-    judge = jax.jit(cli.over_seeds(lambda agent: evaluate(args, env, agent)))
-    log.update(compile_s=log.lap())
-    with Stop() as stop:
-        while (done := int(run.tick[0]) // each + 1) <= phases and not stop.asked:
-            run, metrics, seen = train(run)
-            metrics, step = jax.device_get(metrics), steps_after(args, done * each)
-            log.log(step, metrics)
-            params = jax.device_get(args.agent.deploy(run.agent))
-            if what := record.not_finite(metrics, params):
-                stop.asked = f"failed: {what} became NaN or infinite by step {step:,}"
-                break
-            log.save(params)
-            saver.see(seen)
-            if done * args.evals // phases > (done - 1) * args.evals // phases:
-                judged = jax.device_get(judge(run.agent))
-                log.evaluated(step, judged.returns, judged.lengths)
-            if saver.due or stop.asked or done == phases:
-                saver.save(step, run)
-    log.update(status=stop.asked or "done", train_s=log.lap())
-
-
-def steps_after(args: Args, ticks: int) -> int:
-    """Environment steps of a seed."""
-    return (first_rows(args) + ticks * pace(args)[0]) * args.num_envs
-
-
-def first_rows(args: Args) -> int:
-    """Steps of every world before learning starts; a window of them must fill a target."""
-    return max(-(-args.learning_starts // args.num_envs), args.n_step)
-
-
-def check(args: Args, env: Env) -> None:
-    """Refuse what makes no sense or would not fit in memory, before anything is made."""
-    cli.at_least_one(
-        args, "steps", "seeds", "num_envs", "updates_per_step", "batch_size", "n_step",
-        "eval_episodes",
-    )  # fmt: skip
-    rows = args.buffer_size // args.num_envs
-    if rows < first_rows(args):
-        raise ValueError(
-            f"--buffer-size is {args.buffer_size:,}; it must hold the {args.learning_starts:,} "
-            "steps before learning starts."
-        )
-    least = replace(args, buffer_size=first_rows(args) * args.num_envs)
-    _, seen = jax.eval_shape(lambda key: begin(least, env, key), jax.random.key(0))
-    memory.require(
-        args.seeds * 2 * rows * memory.size(seen) // first_rows(args),  # and the phase's own copy
-        f"{args.seeds} replays of {args.buffer_size:,} steps",
-        "lower --buffer-size or --seeds",
-    )
+class Args(sac.Args):
+    learning_starts: int = 25_000
+    out: Path = Path("runs/td3")
+    agent: Any = TD3()
 
 
 if __name__ == "__main__":
-    cli.run(main, Args)
+    cli.run(sac.main, Args)

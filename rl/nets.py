@@ -146,3 +146,62 @@ class Q(nn.Module):
     def __call__(self, x: Array, action: Array, key: Key | None = None) -> Array:
         mlp = MLP((*self.hidden, self.outputs), layer_norm=self.layer_norm, dropout=self.dropout)
         return mlp(jnp.concatenate([x, action], axis=-1), key)
+
+
+class BatchRenorm(nn.Module):
+    """Features of x [B, F] scaled by the batch, corrected towards their running statistics.
+
+    Ioffe 2017 (arXiv:1702.03275) in CrossQ's form (Bhatt et al. 2024): plain batch normalisation
+    for the first `warm` passes, and a correction that leaves out a feature which does not vary.
+    Running statistics are in the collection "stats"; without `train` they alone scale.
+    """
+
+    warm: int
+    momentum: float = 0.99
+    limits: tuple[float, float] = (3.0, 5.0)  # of the correction's factor and shift
+
+    @nn.compact
+    def __call__(self, x: Array, train: bool) -> Array:
+        size = x.shape[-1:]
+        ran_mean = self.variable("stats", "mean", jnp.zeros, size)
+        ran_var = self.variable("stats", "var", jnp.ones, size)
+        passes = self.variable("stats", "passes", jnp.int32, 0)
+        scale = self.param("scale", nn.initializers.ones, size)
+        bias = self.param("bias", nn.initializers.zeros, size)
+        mean, var = ran_mean.value, ran_var.value
+        if train:
+            now, spread, (most, furthest) = x.mean(0), x.var(0), self.limits
+            std = jnp.sqrt(var + 1e-3)
+            r = jnp.clip(jnp.sqrt(spread + 1e-3) / std, 1 / most, most)
+            d = jnp.clip((now - mean) / std, -furthest, furthest)
+            r, d = jax.lax.stop_gradient((r, d))
+            is_warm = passes.value >= self.warm
+            ran_mean.value = self.momentum * mean + (1 - self.momentum) * now
+            ran_var.value = self.momentum * var + (1 - self.momentum) * spread
+            passes.value = passes.value + 1
+            mean = jnp.where(is_warm, now - d * jnp.sqrt(spread) / r, now)
+            var = jnp.where(is_warm, spread / r**2, spread)
+        return (x - mean) * jax.lax.rsqrt(var + 1e-3) * scale + bias
+
+
+class RenormMLP(nn.Module):
+    """CrossQ's network: batch renormalisation in front of every dense layer, ReLU between."""
+
+    sizes: Sequence[int]
+    warm: int
+
+    @nn.compact
+    def __call__(self, x: Array, train: bool = False) -> Array:
+        *hidden, out = self.sizes
+        x = BatchRenorm(self.warm)(x, train)
+        for size in hidden:
+            x = BatchRenorm(self.warm)(nn.relu(nn.Dense(size)(x)), train)
+        return nn.Dense(out)(x)
+
+
+def renorm(
+    net: RenormMLP, params: Params, stats: Params, x: Array, train: bool
+) -> tuple[Array, Params]:
+    """`net` of x [B, F], and its statistics after this pass."""
+    out: Any = net.apply({"params": params, "stats": stats}, x, train, mutable=["stats"])
+    return out[0], out[1]["stats"]

@@ -1,11 +1,13 @@
-"""Running mean and variance of a pytree, merged a batch at a time (Chan et al. 1979, eq. 2.1)."""
+"""Running mean and variance of a pytree, merged a batch at a time (Chan et al. 1979, eq. 2.1),
+and of what rewards add up to.
+"""
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from rl.types import Array, PyTree
+from rl.types import Array, PyTree, Transition
 
 
 class Stats(NamedTuple):
@@ -51,3 +53,35 @@ def normalise(stats: Stats, x: PyTree, clip: float = 10.0) -> PyTree:
         stats.mean,
         stats.var,
     )
+
+
+class Returns(NamedTuple):
+    """What the rewards of N worlds add up to: a unit to give them in (SimbaV2: Lee et al. 2025).
+
+    A step that ends an episode counts in it; the authors' code forgets the episode before it.
+    """
+
+    sums: Array  # [N] discounted rewards of the episode in progress
+    stats: Stats  # of all sums there were
+    largest: Array  # [] of their sizes
+
+
+def returns(num_envs: int) -> Returns:
+    return Returns(jnp.zeros(num_envs), init(jnp.float32(0)), jnp.float32(0))
+
+
+def earn(before: Returns, seen: Transition, gamma: float) -> Returns:
+    """With the rewards of fresh transitions [T, N, ...]."""
+
+    def step(sums: Array, now: Transition) -> tuple[Array, Array]:
+        sums = gamma * sums + now.reward
+        return jnp.where(now.terminated | now.truncated, 0, sums), sums
+
+    sums, every = jax.lax.scan(step, before.sums, seen)
+    largest = jnp.maximum(before.largest, jnp.abs(every).max())
+    return Returns(sums, update(before.stats, every), largest)
+
+
+def unit(seen: Returns, bound: float) -> Array:
+    """What to divide rewards by: returns then vary by one, and stay within `bound`."""
+    return jnp.maximum(jnp.sqrt(seen.stats.var + 1e-8), seen.largest / bound)

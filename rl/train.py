@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import jax
 import optax
 
-from rl.types import Array, Metrics, Params
+from rl.types import Array, Params
 
-Loss = Callable[..., tuple[Array, Metrics]]
+Loss = Callable[..., tuple[Array, Any]]
 
 
 class Trainable(NamedTuple):
@@ -22,8 +22,16 @@ def trainable(params: Params, tx: optax.GradientTransformation) -> Trainable:
 
 def descend(
     tx: optax.GradientTransformation, loss: Loss, x: Trainable, *args: Any
-) -> tuple[Trainable, Metrics]:
-    """One optimiser step on `loss(params, *args) -> (scalar, metrics)`."""
-    grads, metrics = jax.grad(loss, has_aux=True)(x.params, *args)
+) -> tuple[Trainable, Any]:
+    """One optimiser step on `loss(params, *args) -> (scalar, aux)`, and that aux."""
+    grads, aux = jax.grad(loss, has_aux=True)(x.params, *args)
     updates, opt = tx.update(grads, x.opt, x.params)
-    return Trainable(optax.apply_updates(x.params, updates), opt), metrics
+    return Trainable(optax.apply_updates(x.params, updates), opt), aux
+
+
+def sound(agent: Any, **takes: tuple[bool, str]) -> None:
+    """Raise for the first hyperparameter that is not `(well, "what it takes")`."""
+    for name, (well, what) in takes.items():
+        if not well:
+            kind, value = type(agent).__name__, getattr(agent, name)
+            raise ValueError(f"{kind}'s {name} is {value}; it takes {what}.")

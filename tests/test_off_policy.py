@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments import cli, play, sac, td3
+from experiments import cli, crossq, play, sac, simbav2, td3
 from rl import record
 from rl.saver import Stop
 
@@ -20,22 +20,28 @@ SMALL = shlex.split(
 )
 
 
-FAST = ["--agent.lr", "2e-3", "--agent.critic-lr", "2e-3", "--agent.tau", "0.02"]
-FAST += ["--updates-per-step", "2"]
+FAST = ["--agent.lr", "2e-3", "--agent.critic-lr", "2e-3", "--updates-per-step", "2"]
+TAU = ["--agent.tau", "0.02"]
 
 
 def trained(experiment: Any, out: Path, *words: str) -> Path:
-    experiment.main(cli.parse(experiment.Args, [*SMALL, "--out", str(out), *words]))
+    sac.main(cli.parse(experiment.Args, [*SMALL, "--out", str(out), *words]))
     return out
 
 
 @pytest.mark.parametrize(
-    ("experiment", "total"), [(sac, 10_000), (td3, 24_000)], ids=["sac", "td3"]
-)
+    ("experiment", "total", "words"),
+    [
+        (sac, 10_000, TAU), (td3, 24_000, TAU), (crossq, 10_000, ["--agent.warm", "3000"]),
+        (simbav2, 10_000, [*TAU, "--agent.hidden", "32", "--agent.halve-lr", "0"]),
+    ],
+    ids=["sac", "td3", "crossq", "simbav2"],
+)  # fmt: skip
 def test_it_learns_to_balance_and_leaves_a_record(
-    experiment: Any, total: int, tmp_path: Path
+    experiment: Any, total: int, words: list[str], tmp_path: Path
 ) -> None:
-    run = trained(experiment, tmp_path / "run", *FAST, "--steps", str(total), "--seeds", "3")
+    more = [*FAST, *words, "--steps", str(total), "--seeds", "3"]
+    run = trained(experiment, tmp_path / "run", *more)
     manifest = json.loads((run / "manifest.json").read_text())
     assert manifest["status"] == "done"
     returns = np.mean(manifest["eval_returns"], axis=1)

@@ -11,8 +11,8 @@ import pytest
 from agents.sac import SAC, State
 from rl import nets
 from rl.types import Transition, view
+from tests.oracles import crossq, networks, offpolicy
 from tests.oracles import heads as head_oracle
-from tests.oracles import networks, offpolicy
 from tests.test_heads import HEADS, SEEN, A, B, close, window
 
 AGENT = SAC(
@@ -150,17 +150,20 @@ def test_the_lowest_member_makes_the_target(rng: np.random.Generator) -> None:
     agent = replace(AGENT, head=HEADS["c51"], critics=2, subset=0, entropy_backup=False)
     state, batch = made(agent, rng), window(rng, length=1)
     sample = agent.sample(state, batch)
-    action, _ = acted(state, np.asarray(sample.next_obs), jax.random.split(KEY, 3)[0])
-    x = np.concatenate([np.asarray(sample.next_obs), action], 1)
+    after = np.asarray(sample.next_obs.policy)
+    action, _ = acted(state, after, jax.random.split(KEY, 3)[0])
+    x = np.concatenate([after, action], 1)
     logits = np.stack([outputs(state.target, x, i) for i in range(2)])
-    shares = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-    moved = [
-        head_oracle.c51_project(
-            p, -3, 4, sample.reward, discount=np.asarray(sample.discount), bonus=np.zeros(B)
+
+    def moved(shares: np.ndarray) -> np.ndarray:
+        discount = np.asarray(sample.discount)
+        return head_oracle.c51_project(
+            shares, -3, 4, sample.reward, discount=discount, bonus=np.zeros(B)
         )
-        for p in shares
-    ]
-    assert close(agent.backup(state, sample, KEY), head_oracle.c51_pick(np.stack(moved), -3, 4))
+
+    ours = agent.backup(state, sample, KEY)
+    assert close(ours, moved(crossq.c51_target(logits, -3, 4, "min")))
+    assert not close(ours, moved(crossq.c51_target(logits, -3, 4, "mean")))
 
 
 @pytest.mark.parametrize("head", HEADS)
