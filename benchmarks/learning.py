@@ -23,7 +23,7 @@ import numpy as np
 import tyro
 from matplotlib.figure import Figure
 
-from rl import record, stats
+from rl import runs, stats
 
 ROOT = Path(__file__).parent
 TASKS = ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5")
@@ -32,7 +32,7 @@ STEPS = {"ppo": 1_000_000, "sac": 100_000}
 # What a side is told beyond task, seed and steps.  SBX's PPO has eight worlds, the faster of its
 # settings and not the worse; its SAC takes our learning starts and judges itself as often.
 OURS = {"ppo": (), "sac": ("--evals", 10)}
-PEER = {"ppo": ("--num-envs", 8), "sac": ("--evals", 10)}
+PEER = {"ppo": ("sbx_ppo.py", "--num-envs", 8), "sac": ("sbx_off_policy.py", "sac", "--evals", 10)}
 Row = dict[str, Any]
 
 
@@ -52,14 +52,15 @@ def run_ours(args: Args, *words: Any) -> Row:
         out = Path(folder) / "run"
         own = "--threads", 1, "--no-video", "--out", out, *OURS[args.agent]
         _said(sys.executable, "-m", f"experiments.{args.agent}", *words, *own)
-        manifest, evals = record.read_manifest(out), record.read_rows(out / "evals.jsonl")
+        manifest, evals = runs.read_manifest(out), runs.read_rows(out / "evals.jsonl")
     returns = float(np.mean(manifest["eval_returns"]))
     curve = [[row["step"], float(np.mean(row["eval_return"]))] for row in evals]
     return {"return": returns, "curve": curve, "commit": manifest["git"]["commit"]}
 
 
 def run_peer(args: Args, *words: Any) -> Row:
-    said = _said(args.peers, ROOT / "peers" / f"sbx_{args.agent}.py", *words, *PEER[args.agent])
+    script, *own = PEER[args.agent]
+    said = _said(args.peers, ROOT / "peers" / str(script), *own, *words)
     told = json.loads(said.splitlines()[-1])
     return {"return": told["return"], "curve": told.get("curve", [])}
 
@@ -121,7 +122,7 @@ def main(args: Args) -> None:
     args = args if args.steps else replace(args, steps=STEPS[args.agent])
     path = args.results / f"learning-{args.agent}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    kept = record.read_rows(path)
+    kept = runs.read_rows(path)
     rows = [row for row in kept if row["steps"] == args.steps and row["seed"] < args.seeds]
     done = {(row["seed"], row["env"], row["who"]) for row in rows}
     wanted = [one for one in product(range(args.seeds), TASKS, SIDES) if one not in done]

@@ -29,7 +29,9 @@ LONG = 3600.0  # s for one that trains
 class Args:
     """Measure a group of rows against the peers."""
 
-    group: Annotated[Literal["physics", "rollout", "ppo", "sac"], tyro.conf.Positional]
+    group: Annotated[
+        Literal["physics", "rollout", "ppo", "sac", "td3", "seeds"], tyro.conf.Positional
+    ]
     pairs: int | None = None  # of runs for each row (default: 5, and 3 of ppo/*/vs-sbx-default)
     only: str = ""  # measure only the rows whose name contains this
     peers: str = field(  # Python that has EnvPool and SBX ($SPEED_PEERS)
@@ -41,7 +43,7 @@ class Args:
     worlds: tuple[int, ...] = (64, 256, 1024)  # the best of them counts, on each side its own
     seconds: float = 5.0  # s of stepping for each world count
     steps: int = 1_000_000  # of PPO
-    sac_steps: int = 8_000  # of SAC, the first 1,000 of them random
+    replay_steps: int = 8_000  # of SAC and TD3, the first 1,000 of them random
     results: Path = ROOT / "benchmarks" / "results"
 
 
@@ -60,7 +62,9 @@ class Measurement:
 
 def measurements(args: Args) -> list[Measurement]:
     """The rows of `args.group`."""
-    return {"physics": physics, "rollout": rollout, "ppo": ppo, "sac": sac}[args.group](args)
+    groups = {"physics": physics, "rollout": rollout, "ppo": ppo, "seeds": seeds}
+    groups |= {"sac": sac, "td3": functools.partial(off_policy, agent="td3")}
+    return groups[args.group](args)
 
 
 def physics(args: Args) -> list[Measurement]:
@@ -125,31 +129,67 @@ def ppo(args: Args) -> list[Measurement]:
 
 
 def sac(args: Args) -> list[Measurement]:
-    """SAC with an update for each transition, compile and evaluation left out, against SBX's."""
+    """SAC against SBX's, and its update against the matrix products it is made of."""
+    one = Python(sys.executable, OURS)
+    update, matmul = (
+        lambda seed, mode=mode: one.run("-m", "benchmarks.update", mode, "--seed", seed)
+        for mode in ("update", "matmul")
+    )
+    fraction = Measurement("sac/matmul-fraction", "s", update, matmul, one)
+    return [*off_policy(args, "sac"), fraction]
+
+
+def off_policy(args: Args, agent: str) -> list[Measurement]:
+    """An update for each transition, compile and evaluation left out, against SBX's."""
     theirs = Python(args.peers, SBX, "--peers")
 
     def words(num_envs: int, seed: int) -> tuple[Any, ...]:
         return (
-            "--env", "HalfCheetah-v5", "--num-envs", num_envs, "--steps", args.sac_steps,
+            "--env", "HalfCheetah-v5", "--num-envs", num_envs, "--steps", args.replay_steps,
             "--learning-starts", 1_000, "--seed", seed,
         )  # fmt: skip
 
     def ours(num_envs: int, seed: int) -> Run:
         own = "--updates-per-step", num_envs, "--evals", 0, "--eval-episodes", 1
-        told = _trained("sac", *words(num_envs, seed), *own)
-        return {**told, "value": (args.sac_steps - 1_000) / told["value"]}
+        told = _trained(agent, *words(num_envs, seed), *own)
+        return {**told, "value": (args.replay_steps - 1_000) / told["value"]}
 
     def peer(num_envs: int, seed: int) -> Run:
-        return theirs.run(
-            PEERS / "sbx_sac.py", *words(num_envs, seed), "--episodes", 1, timeout=LONG
-        )
+        script = PEERS / "sbx_off_policy.py"
+        return theirs.run(script, agent, *words(num_envs, seed), "--episodes", 1, timeout=LONG)
 
     return [
         Measurement(
-            f"sac/{count}env/vs-sbx", "env steps/s", functools.partial(ours, count),
+            f"{agent}/{count}env/vs-sbx", "env steps/s", functools.partial(ours, count),
             functools.partial(peer, count), theirs,
         )
         for count in (1, 8)
+    ]  # fmt: skip
+
+
+def seeds(args: Args) -> list[Measurement]:
+    """Five seeds in one run against five runs of one, each of the five as long as the first."""
+
+    def ppo(count: int, seed: int) -> Run:
+        words = "--env", "HalfCheetah-v5", "--steps", args.steps // 5, "--eval-episodes", 1
+        told = _trained("ppo", *words, "--seed", seed, "--seeds", count)
+        return {**told, "value": told["value"] * 5 / count}
+
+    def sac(count: int, seed: int) -> Run:
+        words = (
+            "--env", "HalfCheetah-v5", "--steps", args.replay_steps // 2, "--learning-starts",
+            1_000, "--evals", 0, "--eval-episodes", 1,
+        )  # fmt: skip
+        told = _trained("sac", *words, "--seed", seed, "--seeds", count)
+        return {**told, "value": told["value"] * 5 / count}
+
+    one = Python(sys.executable, OURS)
+    return [
+        Measurement(
+            f"seeds/{name}/5-together-vs-alone", "s", functools.partial(train, 5),
+            functools.partial(train, 1), one, pairs=3,
+        )
+        for name, train in (("ppo", ppo), ("sac", sac))
     ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from envs import render
 from experiments import play
-from rl import record
+from rl import runs
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def moments(args: Args) -> np.ndarray:
 
 
 def main(args: Args) -> None:
-    rows = [row for row in record.read_metrics(args.run) if "episode_return" in row]
+    rows = [row for row in runs.read_metrics(args.run) if "episode_return" in row]
     figure = Figure(figsize=(9, 3.8), layout="constrained")
     grid = figure.add_gridspec(2, args.moments, height_ratios=(1, 1.9))
     for column, picture in enumerate(moments(args)):

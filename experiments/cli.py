@@ -12,7 +12,7 @@ import tyro
 
 import envs
 from envs import render
-from rl import record
+from rl import memory, record, runs
 from rl.manifest import plain
 
 
@@ -25,7 +25,7 @@ def guard(main: Callable[[], None]) -> None:
     """Call `main`; what its user can mend ends the program with one sentence."""
     try:
         main()
-    except (ValueError, FileNotFoundError, render.CannotRender) as error:
+    except (ValueError, OSError, render.CannotRender) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.stdout.flush()
@@ -63,11 +63,13 @@ def parse(args_type: Any, args: list[str]) -> Any:
 def _begun(args_type: Any, resume: Path) -> Any:
     """The arguments of the run at `resume`, which may name one of its checkpoints."""
     run = resume.parent.parent if resume.parent.name == "checkpoints" else resume
-    manifest = record.read_manifest(run)
+    manifest = runs.read_manifest(run)
     argv = manifest["argv"]
     if Path(argv[0]).stem != Path(sys.argv[0]).stem:
         raise ValueError(f"{run} was begun by {argv[0]}: resume it with that.")
     args = parse(args_type, argv[1:])
+    seeds = manifest["seeds"]  # of all that argv named, those of this group
+    args = replace(args, seed=seeds[0], seeds=len(seeds))
     now, then = plain(args), manifest["config"]
     for field in sorted(now.keys() | then.keys()):
         if now.get(field) != then.get(field):
@@ -80,12 +82,32 @@ def _begun(args_type: Any, resume: Path) -> Any:
 
 def record_of(args: Any) -> record.Record:
     """The record of a new run of `args`, or of that which they resume."""
+    ways = {"track": args.track, "strict": args.when_full == "stop"}
     if args.resume:
-        return record.Record.again(args.out)
+        return record.Record.again(args.out, **ways)
     seeds = list(range(args.seed, args.seed + args.seeds))
     algorithm = type(args.agent).__name__.lower()
     facts = {"algorithm": algorithm, "env": args.env_name, "config": args, "seeds": seeds}
-    return record.Record(args.out, args.steps, **facts)
+    return record.Record(args.out, args.steps, **ways, **facts)
+
+
+def groups(args: Any, each: int, what: str, mend: str) -> list[Any]:
+    """`args` for as many seeds at a time as fit in memory, `each` bytes a seed for `what`.
+
+    Every group has a run directory of its own.
+    """
+    most = memory.available() // max(each, 1)
+    if most < 1 or (args.resume and most < args.seeds):
+        memory.require(each * (args.seeds if args.resume else 1), what, mend)
+    if most >= args.seeds:
+        return [args]
+    seeds = range(args.seed, args.seed + args.seeds)
+    parts = [seeds[i : i + most] for i in range(0, args.seeds, most)]
+    print(
+        f"{most} of {args.seeds} seeds fit in memory at a time, each with {what}: "
+        f"{len(parts)} groups train one after another, in a directory each"
+    )
+    return [replace(args, seed=part[0], seeds=len(part)) for part in parts]
 
 
 def step_of(resume: Path) -> int | None:

@@ -22,7 +22,7 @@ from agents.td3 import TD3
 from envs import render
 from envs.simulation import Simulation
 from experiments import cli
-from rl import checkpoint, manifest, record, rollout
+from rl import checkpoint, manifest, record, rollout, runs
 from rl.heads import C51, MSE, HLGauss
 from rl.policy import Policy
 from rl.types import Key, Params
@@ -44,7 +44,7 @@ class Args:
 
 def load(run: Path, seed: int | None = None) -> tuple[Simulation, Policy, Params]:
     """The environment, evaluation policy and parameters of a run's `seed`, or of its first."""
-    found = record.read_manifest(run)
+    found = runs.read_manifest(run)
     try:
         config, seeds, status = (found[name] for name in ("config", "seeds", "status"))
         agent = AGENTS[found["algorithm"]](**_made(config["agent"]))
@@ -117,15 +117,21 @@ def conclude(log: record.Record, episodes: int, video: bool) -> None:
     if log.manifest["status"] != "done" and sys.stdout.isatty():
         print()  # ends the bar's line
     if (run / "metrics.jsonl").exists():
-        print(f"curve    {record.curve(run, title)}")
+        log.attempt("curve", lambda: print(f"curve    {runs.curve(run, title)}"))
     if (status := log.manifest["status"]) != "done":
         if status.startswith("stopped"):
-            print(f"go on    python -m experiments.{log.manifest['algorithm']} --resume {run}")
+            experiment = Path(log.manifest["argv"][0]).stem
+            print(f"go on    python -m experiments.{experiment} --resume {run}")
         sys.exit(f"{status}; the last good parameters are in {run}")
-    returns = np.stack([judge(*load(run, seed), episodes) for seed in log.manifest["seeds"]])
-    log.update(eval_returns=returns, peak_memory_gb=manifest.peak_memory_gb())
+    loaded = [load(run, seed) for seed in log.manifest["seeds"]]
+    returns = np.stack([judge(*one, episodes) for one in loaded])
+    log.update(
+        eval_returns=returns, peak_memory_gb=manifest.peak_memory_gb(),
+        parameters_sha256=[checkpoint.fingerprint(params) for _, _, params in loaded],
+    )  # fmt: skip
+    log.spent("evaluate")
     if video:
-        film(run, seed=None)
+        log.attempt("video", lambda: film(run, seed=None))
     print(f"play it  python -m experiments.play {run}")
     print(f"eval_return: {returns.mean():.1f}")
 
@@ -134,7 +140,7 @@ def main(args: Args) -> None:
     if args.episodes < 1:
         raise ValueError(f"--episodes is {args.episodes}; it needs at least 1.")
     env, policy, params = load(args.run, args.seed)
-    seeds = record.read_manifest(args.run)["seeds"] if args.seed is None else [args.seed]
+    seeds = runs.read_manifest(args.run)["seeds"] if args.seed is None else [args.seed]
     if args.viewer:
         poses, _ = episode(env, policy, params, jax.random.key(0))
         render.view(env.task.model(), poses, env.control_dt)

@@ -38,6 +38,8 @@ class Args:
     anneal: bool = True  # the learning rate falls to zero, unless agent.target_kl steers it
     eval_episodes: int = 32  # that the trained policy is judged on
     save_s: float = 30.0  # s between checkpoints, at least
+    when_full: Literal["go-on", "stop"] = "go-on"  # the disk: with no new checkpoint, or not at all
+    track: str = ""  # also watch it with trackio:PROJECT or wandb:PROJECT
     video: bool = True  # film an episode
     out: Path = Path("runs/ppo")  # directory of the run; -2, -3, ... if there is one already
     resume: Path | None = None  # a run to go on with, or one of its checkpoints/STEP
@@ -91,10 +93,10 @@ def plan(args: Args) -> tuple[int, int]:
 def main(args: Args) -> None:
     cli.use_threads(args.threads)
     env = envs.simulate(args.env, args.physics, threads=args.threads)
-    check(args, env)
-    with cli.record_of(args) as log:
-        learn(args, env, log)
-        play.conclude(log, args.eval_episodes, args.video)
+    for part in check(args, env):
+        with cli.record_of(part) as log:
+            learn(part, env, log)
+            play.conclude(log, part.eval_episodes, part.video)
 
 
 def learn(args: Args, env: Env, log: record.Record) -> None:
@@ -106,7 +108,7 @@ def learn(args: Args, env: Env, log: record.Record) -> None:
     run = fresh(keys) if run is None else run
     train = cli.over_seeds(lambda run: phase(args, env, run))
     train = jax.jit(train, donate_argnums=0).lower(run).compile()
-    log.update(compile_s=log.lap())
+    log.spent("compile")
     log.save(jax.device_get(args.agent.deploy(run.agent)))
     with Stop() as stop:
         while (done := int(run.iteration[0]) // each + 1) <= phases and not stop.asked:
@@ -114,17 +116,20 @@ def learn(args: Args, env: Env, log: record.Record) -> None:
             metrics, step = jax.device_get(metrics), done * each * args.num_envs * args.unroll
             log.log(step, metrics)
             params = jax.device_get(args.agent.deploy(run.agent))
-            if what := record.not_finite(metrics, params):
-                stop.asked = f"failed: {what} became NaN or infinite by step {step:,}"
+            if what := record.trouble(metrics, params):
+                stop.asked = f"failed: {what} by step {step:,}"
+                log.diagnose(step, what, metrics, run.agent)
                 break
             log.save(params)
+            log.spent("train")
             if saver.due or stop.asked or done == phases:
                 saver.save(step, run)
-    log.update(status=stop.asked or "done", train_s=log.lap())
+                log.spent("save")
+    log.update(status=stop.asked or "done")
 
 
-def check(args: Args, env: Env) -> None:
-    """Refuse what makes no sense or would not fit in memory, before anything is made."""
+def check(args: Args, env: Env) -> list[Args]:
+    """Refuse what makes no sense, before anything is made; seeds in groups that fit in memory."""
     cli.at_least_one(args, "steps", "seeds", "num_envs", "unroll", "eval_episodes")
 
     def once(key: Key) -> Any:
@@ -134,12 +139,13 @@ def check(args: Args, env: Env) -> None:
 
     key = jax.random.key(0)
     run, seen = jax.eval_shape(once, key)
-    memory.require(
-        4 * args.seeds * memory.size(run, seen),  # the batch, its samples, both shuffled
-        f"{args.num_envs:,} worlds x {args.unroll} steps x {args.seeds} seeds",
-        "lower --num-envs, --unroll or --seeds",
-    )
     jax.eval_shape(args.agent.update, run.agent, seen, key)  # says what its batch is too small for
+    return cli.groups(
+        args,
+        4 * memory.size(run, seen),  # the batch, its samples, both shuffled
+        f"{args.num_envs:,} worlds x {args.unroll} steps",
+        "lower --num-envs or --unroll",
+    )
 
 
 if __name__ == "__main__":

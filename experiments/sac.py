@@ -45,6 +45,8 @@ class Args:
     evals: int = 20  # times that the policy is judged while it trains
     eval_episodes: int = 10
     save_s: float = 30.0  # s between checkpoints, at least
+    when_full: Literal["go-on", "stop"] = "go-on"  # the disk: with no new checkpoint, or not at all
+    track: str = ""  # also watch it with trackio:PROJECT or wandb:PROJECT
     video: bool = True  # film an episode
     out: Path = Path("runs/sac")  # directory of the run; -2, -3, ... if there is one already
     resume: Path | None = None  # a run to go on with, or one of its checkpoints/STEP
@@ -117,7 +119,10 @@ def phase(args: Args, env: Env, run: Run) -> tuple[Run, Metrics, Transition]:
 
     run, (metrics, ends, seen) = jax.lax.scan(step, run, length=plan(args)[1])
     seen = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), seen)
-    return run, jax.tree.map(jnp.mean, metrics) | ends.means(), seen
+    metrics = jax.tree.map(jnp.mean, metrics)
+    unit = norm.unit(run.returns, args.return_bound) if args.return_bound else 1.0
+    share = jnp.abs(metrics["q"]) * unit / jnp.maximum(run.returns.largest, unit)
+    return run, metrics | {"q_over_return": share} | ends.means(), seen
 
 
 def plan(args: Args) -> tuple[int, int]:
@@ -136,10 +141,10 @@ def evaluate(args: Args, env: Env, agent: PyTree) -> rollout.Episodes:
 def main(args: Args) -> None:
     cli.use_threads(args.threads)
     env = envs.simulate(args.env, args.physics, threads=args.threads)
-    check(args, env)
-    with cli.record_of(args) as log:
-        learn(args, env, log)
-        play.conclude(log, args.eval_episodes, args.video)
+    for part in check(args, env):
+        with cli.record_of(part) as log:
+            learn(part, env, log)
+            play.conclude(log, part.eval_episodes, part.video)
 
 
 def learn(args: Args, env: Env, log: record.Record) -> None:
@@ -153,25 +158,30 @@ def learn(args: Args, env: Env, log: record.Record) -> None:
         saver.see(seen)
     train = cli.over_seeds(lambda run: phase(args, env, run))
     train = jax.jit(train, donate_argnums=0).lower(run).compile()
-    judge = jax.jit(cli.over_seeds(lambda agent: evaluate(args, env, agent)))
-    log.update(compile_s=log.lap())
+    judge = cli.over_seeds(lambda agent: evaluate(args, env, agent))
+    judge = args.evals and jax.jit(judge).lower(run.agent).compile()
+    log.spent("compile")
     with Stop() as stop:
         while (done := int(run.tick[0]) // each + 1) <= phases and not stop.asked:
             run, metrics, seen = train(run)
             metrics, step = jax.device_get(metrics), steps_after(args, done * each)
             log.log(step, metrics)
             params = jax.device_get(args.agent.deploy(run.agent))
-            if what := record.not_finite(metrics, params):
-                stop.asked = f"failed: {what} became NaN or infinite by step {step:,}"
+            if what := record.trouble(metrics, params):
+                stop.asked = f"failed: {what} by step {step:,}"
+                log.diagnose(step, what, metrics, run.agent)
                 break
             log.save(params)
             saver.see(seen)
-            if done * args.evals // phases > (done - 1) * args.evals // phases:
+            log.spent("train")
+            if judge and done * args.evals // phases > (done - 1) * args.evals // phases:
                 judged = jax.device_get(judge(run.agent))
                 log.evaluated(step, judged.returns, judged.lengths)
+                log.spent("evaluate")
             if saver.due or stop.asked or done == phases:
                 saver.save(step, run)
-    log.update(status=stop.asked or "done", train_s=log.lap())
+                log.spent("save")
+    log.update(status=stop.asked or "done")
 
 
 def steps_after(args: Args, ticks: int) -> int:
@@ -184,8 +194,8 @@ def first_rows(args: Args) -> int:
     return max(-(-args.learning_starts // args.num_envs), args.n_step)
 
 
-def check(args: Args, env: Env) -> None:
-    """Refuse what makes no sense or would not fit in memory, before anything is made."""
+def check(args: Args, env: Env) -> list[Args]:
+    """Refuse what makes no sense, before anything is made; seeds in groups that fit in memory."""
     cli.at_least_one(
         args, "steps", "seeds", "num_envs", "updates_per_step", "batch_size", "n_step",
         "eval_episodes",
@@ -198,10 +208,11 @@ def check(args: Args, env: Env) -> None:
         )
     least = replace(args, buffer_size=first_rows(args) * args.num_envs)
     _, seen = jax.eval_shape(lambda key: begin(least, env, key), jax.random.key(0))
-    memory.require(
-        args.seeds * 2 * rows * memory.size(seen) // first_rows(args),  # and the phase's own copy
-        f"{args.seeds} replays of {args.buffer_size:,} steps",
-        "lower --buffer-size or --seeds",
+    return cli.groups(
+        args,
+        2 * rows * memory.size(seen) // first_rows(args),  # and the phase's own copy
+        f"a replay of {args.buffer_size:,} steps",
+        "lower --buffer-size",
     )
 
 

@@ -4,10 +4,12 @@ A checkpoint carries the shapes, the meaning and a hash of what it holds, so tha
 damaged or of another run is refused by name instead of believed.
 """
 
+import errno
 import hashlib
 import json
 import logging
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
+from rl import memory, runs
 from rl.types import Array, Params, PyTree
 
 KEEP = 3  # newest checkpoints, besides the best
@@ -50,12 +53,20 @@ class Checkpoints:
         return sorted(self._manager.all_steps())
 
     def save(self, step: int, state: PyTree, score: float) -> None:
-        """Write `state` whole or not at all; OSError or ValueError where it cannot be."""
+        """Write `state` whole or not at all; OSError where it cannot be."""
+        free = shutil.disk_usage(self.folder).free
+        if free < 1.5 * memory.size(state) + 1e6:  # orbax's own failure leaves its threads behind
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         about = {"about": self.about, "leaves": _leaves(state), "hash": fingerprint(state)}
         items = self._args.Composite(
             state=self._args.StandardSave(state), about=self._args.JsonSave(about)
         )
-        self._manager.save(step, args=items, metrics={"score": score}, force=True)
+        try:
+            self._manager.save(step, args=items, metrics={"score": score}, force=True)
+        except Exception as error:  # orbax raises whatever its parts do
+            for part in self.folder.glob("*.orbax-checkpoint-tmp*"):
+                shutil.rmtree(part, ignore_errors=True)  # what a full disk should not hold
+            raise OSError(str(error)) from error
 
     def restore(self, like: PyTree, step: int | None = None) -> tuple[int, PyTree]:
         """The newest state, or that of `step`, shaped as `like`; ValueError names what is wrong."""
@@ -111,7 +122,7 @@ class Checkpoints:
 def fingerprint(tree: PyTree) -> str:
     """A hash of every leaf's name, dtype, shape and bytes."""
     digest = hashlib.sha256()
-    for name, leaf in _named(jax.device_get(jax.tree.map(_words, tree))):
+    for name, leaf in named(jax.device_get(jax.tree.map(_words, tree))):
         leaf = np.asarray(leaf)
         digest.update(f"{name} {leaf.dtype} {leaf.shape}".encode())
         digest.update(np.ascontiguousarray(leaf).tobytes())
@@ -125,7 +136,7 @@ def _words(leaf: Array) -> Array:
 
 
 def _leaves(tree: PyTree) -> dict[str, str]:
-    return {name: f"{leaf.dtype}{list(leaf.shape)}" for name, leaf in _named(tree)}
+    return {name: f"{leaf.dtype}{list(leaf.shape)}" for name, leaf in named(tree)}
 
 
 def save_params(path: Path, params: Params) -> None:
@@ -135,10 +146,8 @@ def save_params(path: Path, params: Params) -> None:
 
 def write_tensors(path: Path, tree: PyTree, about: dict[str, str] | None = None) -> None:
     """Write the leaves of `tree` by name to a safetensors file, whole or not at all."""
-    named = {name: np.asarray(leaf, order="C") for name, leaf in _named(tree)}
-    partial = path.with_suffix(".partial")
-    partial.write_bytes(save(named, about))  # save_file's would be readable to its owner alone
-    os.replace(partial, path)
+    tensors = {name: np.asarray(leaf, order="C") for name, leaf in named(tree)}
+    runs.write(path, save(tensors, about))  # save_file's only its owner could read
 
 
 def load_params(path: Path, like: Params) -> Params:
@@ -147,7 +156,7 @@ def load_params(path: Path, like: Params) -> Params:
         found = load_file(path)
     except (OSError, SafetensorError) as error:
         raise ValueError(f"{path} cannot be read as parameters: {error}") from error
-    wanted = _named(like)
+    wanted = named(like)
     for name, leaf in wanted:
         if name not in found:
             raise ValueError(f"{path} lacks {name}: it was saved by another agent or network.")
@@ -161,6 +170,7 @@ def load_params(path: Path, like: Params) -> Params:
     return jax.tree.unflatten(jax.tree.structure(like), [found[name] for name, _ in wanted])
 
 
-def _named(tree: PyTree) -> list[tuple[str, Any]]:
+def named(tree: PyTree) -> list[tuple[str, Any]]:
+    """Every leaf by its path."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return [(jax.tree_util.keystr(path, simple=True, separator="/"), leaf) for path, leaf in leaves]

@@ -47,18 +47,18 @@ class Saver:
         self.fresh.append(jax.device_get(seen))
 
     def save(self, step: int, state: Any) -> None:
-        """Write a checkpoint; where it cannot be, say why and keep those there are."""
-        try:
-            if self.fresh:
-                rows = jax.tree.map(lambda *xs: np.concatenate(xs, axis=1), *self.fresh)
-                self.blocks.append(self.rows, rows)
-                self.rows, self.fresh = self.rows + rows.reward.shape[1], []
-                capacity = state.replay.data.reward.shape[1]
-                self.blocks.keep(self.rows - 2 * capacity, self.rows)  # of all kept checkpoints
-            self.checkpoints.save(step, _without_rows(state), self.log.score)
-        except (OSError, ValueError) as error:
-            self.log.warn(f"no checkpoint at step {step:,}: {error}")
+        """Write a checkpoint; where it cannot be, those there are stay."""
+        self.log.attempt(f"checkpoint of step {step:,}", lambda: self._write(step, state))
         self.saved = time.perf_counter()
+
+    def _write(self, step: int, state: Any) -> None:
+        if self.fresh:
+            rows = jax.tree.map(lambda *xs: np.concatenate(xs, axis=1), *self.fresh)
+            self.blocks.append(self.rows, rows)
+            self.rows, self.fresh = self.rows + rows.reward.shape[1], []
+            capacity = state.replay.data.reward.shape[1]
+            self.blocks.keep(self.rows - 2 * capacity, self.rows)  # of all kept checkpoints
+        self.checkpoints.save(step, _without_rows(state), self.log.score)
 
     def restore(self, like: Any, step: int | None = None) -> Any:
         """The newest checkpoint, or that of `step`, shaped as `like`; all later is forgotten.

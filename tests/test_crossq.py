@@ -59,7 +59,7 @@ def critics(state: State) -> list:
     return [oracle_net(state.critic.params, state.critic_stats, i) for i in range(2)]
 
 
-def oracle_batch(state: State, windows: Transition, agent: CrossQ) -> dict[str, np.ndarray]:
+def oracle_batch(state: State, windows: Transition, agent: CrossQ) -> dict[str, Any]:
     reward, discount, last = offpolicy.n_step(
         windows.reward, windows.terminated, windows.truncated, agent.gamma
     )

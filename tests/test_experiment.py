@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from experiments import cli, play, ppo, sac
-from rl import checkpoint, record
+from rl import checkpoint, record, runs
 
 SMALL = ["--env", "InvertedPendulum-v5", "--num-envs", "16", "--unroll", "32",
          "--eval-episodes", "4", "--no-video", "--agent.minibatches", "8"]  # fmt: skip
@@ -36,7 +36,7 @@ def test_it_learns_to_balance_and_leaves_a_record(trained: Path) -> None:
     assert manifest["config"]["env"]["reset_noise_scale"] == 0.01
     returns = np.mean(manifest["eval_returns"], axis=1)
     assert np.median(returns) > 800  # of 1,000; untrained: about 6
-    rows = record.read_metrics(trained)
+    rows = runs.read_metrics(trained)
     assert [row["step"] for row in rows] == sorted({row["step"] for row in rows})
     assert rows[-1]["step"] >= 60_000
     assert (trained / "curve.png").read_bytes()[:4] == b"\x89PNG"
@@ -210,15 +210,18 @@ def test_a_run_stopped_from_outside_keeps_its_policy(sent: signal.Signals, tmp_p
         assert (out / "curve.png").exists()
     env, policy, params = play.load(out)
     assert np.isfinite(play.judge(env, policy, params, 2)).all()
-    assert record.read_metrics(out)
+    assert runs.read_metrics(out)
 
 
-def test_what_is_not_finite_is_named() -> None:
-    nan, inf = np.array([1.0, np.nan]), np.array([np.inf])
-    assert record.not_finite({"value_loss": np.ones(2), "episode_return": nan}, np.ones(3)) == ""
-    assert record.not_finite({"a_loss": np.ones(2), "b_loss": nan}, np.ones(3)) == "b_loss"
-    assert record.not_finite({"a_loss": inf}, np.ones(3)) == "a_loss"
-    assert record.not_finite({"a_loss": np.ones(2)}, {"w": inf}) == "a parameter"
+def test_what_shows_that_a_learner_broke_is_named() -> None:
+    nan, inf, one = np.array([1, np.nan]), np.float32(np.inf), np.ones(2)
+    assert record.trouble({"value_loss": one, "episode_return": nan}, np.ones(3)) == ""
+    assert "b_loss became NaN" in record.trouble({"a_loss": one, "b_loss": nan}, one)
+    assert "a_loss became NaN" in record.trouble({"a_loss": inf}, one)
+    assert "a parameter became NaN" in record.trouble({"a_loss": one}, {"w": inf})
+    assert record.trouble({"q_over_return": np.array([3.0, 900.0])}, one) == ""
+    told = record.trouble({"q_over_return": np.array([3.0, 5e4])}, one)
+    assert told == "values became 50,000 times the largest return there was"
 
 
 def test_what_ends_a_run_early_is_in_its_manifest(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from experiments import cli, crossq, play, sac, simbav2, td3
-from rl import record
+from rl import runs
 from rl.saver import Stop
 
 SMALL = shlex.split(
@@ -46,10 +46,10 @@ def test_it_learns_to_balance_and_leaves_a_record(
     assert manifest["status"] == "done"
     returns = np.mean(manifest["eval_returns"], axis=1)
     assert np.median(returns) > 300  # of 1,000; untrained: about 6
-    steps = [row["step"] for row in record.read_metrics(run)]
+    steps = [row["step"] for row in runs.read_metrics(run)]
     assert steps == sorted(set(steps))
     assert steps[-1] >= total
-    evals = record.read_rows(run / "evals.jsonl")
+    evals = runs.read_rows(run / "evals.jsonl")
     assert 3 <= len(evals) <= 4  # three phases of SAC have three
     assert np.shape(evals[0]["returns"]) == (3, 4)
     assert np.allclose(np.mean(evals[0]["returns"], 1), evals[0]["eval_return"])

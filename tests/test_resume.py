@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rl import record
+from rl import record, runs
 from rl.checkpoint import Checkpoints
 from rl.saver import Blocks, Saver
 from rl.types import Transition
@@ -49,7 +50,7 @@ def told(run: Path) -> dict[str, list[dict[str, Any]]]:
     """What a run has recorded, but for the clock."""
     return {
         name: [
-            {k: v for k, v in row.items() if k != "wall_s"} for row in record.read_rows(run / name)
+            {k: v for k, v in row.items() if k != "wall_s"} for row in runs.read_rows(run / name)
         ]
         for name in record.ROWS
     }
@@ -69,11 +70,11 @@ def shown(run: Path) -> dict[str, list[tuple[int, float]]]:
 
 def kill(process: subprocess.Popen, run: Path, rng: np.random.Generator) -> None:
     """Kill at a random moment: of starting, or after this attempt has written a checkpoint."""
-    rows = len(record.read_metrics(run))
+    rows = len(runs.read_metrics(run))
     if rng.random() < 0.3:
         time.sleep(rng.uniform(1, 8))
     else:  # a second row comes after the first one's checkpoint
-        while process.poll() is None and len(record.read_metrics(run)) < rows + 2:
+        while process.poll() is None and len(runs.read_metrics(run)) < rows + 2:
             time.sleep(0.02)
         time.sleep(rng.uniform(0, 0.4))
     process.send_signal(signal.SIGKILL)
@@ -96,7 +97,7 @@ def kill_and_resume(name: str, tmp_path: Path, kills: int, *words: str) -> None:
         policy = f"policy-{seed}.safetensors"
         assert (broken / policy).read_bytes() == (whole / policy).read_bytes()
     assert shown(broken) == shown(whole)
-    steps = [row["step"] for row in record.read_metrics(broken)]
+    steps = [row["step"] for row in runs.read_metrics(broken)]
     assert steps == sorted(set(steps))
     manifests = [json.loads((run / "manifest.json").read_text()) for run in (whole, broken)]
     assert manifests[0]["eval_returns"] == manifests[1]["eval_returns"]
@@ -179,14 +180,21 @@ def test_a_disk_that_is_full_costs_no_checkpoint(
         saver = Saver(log, 0)
         saver.save(1, state(1))
 
-        def full(*_: Any, **__: Any) -> None:
-            raise OSError(28, "No space left on device")
+        def full(step: int, **_: Any) -> None:
+            (saver.checkpoints.folder / f"{step}.orbax-checkpoint-tmp").mkdir()
+            raise ValueError("No space left on device, at great length")
 
         with monkeypatch.context() as patch:
             patch.setattr(saver.checkpoints._manager, "save", full)
             saver.save(2, state(2))
-        assert "no checkpoint at step 2: [Errno 28] No space left" in capsys.readouterr().err
-        assert "No space left" in log.manifest["warnings"][0]
+        with monkeypatch.context() as patch:
+            patch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=4000))
+            saver.save(2, state(2))
+        told = capsys.readouterr().err
+        assert "could not write the checkpoint of step 2: No space left on device, at" in told
+        assert "could not write the checkpoint of step 2: No space left on device\n" in told
+        assert len(log.manifest["warnings"]) == 2
+        assert not list(saver.checkpoints.folder.glob("*tmp*"))
         assert same(saver.restore(state(0)), state(1))
         saver.save(3, state(3))
         assert same(saver.restore(state(0)), state(3))

@@ -1,6 +1,6 @@
-"""The peer: SBX's SAC at its defaults, one update for each transition, in the peers' environment.
+"""The peer: SBX's SAC or TD3 at its defaults, an update for each transition, in its environment.
 
-python benchmarks/peers/sbx_sac.py --env HalfCheetah-v5 --num-envs 8 --steps 20000 --seed 0
+python benchmarks/peers/sbx_off_policy.py sac --env HalfCheetah-v5 --num-envs 8 --seed 0
 
 One line of JSON: `value`, environment steps/s while it learns (collecting and learning, from a
 thousand steps after the compile on), the return of `--episodes` deterministic episodes at the end
@@ -13,7 +13,7 @@ import time
 
 import gymnasium
 import numpy as np
-from sbx import SAC
+from sbx import SAC, TD3
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv
 
@@ -38,7 +38,7 @@ class Clock(BaseCallback):
         return True
 
 
-def judge(agent: SAC, env: str, episodes: int) -> list[float]:
+def judge(agent: SAC | TD3, env: str, episodes: int) -> list[float]:
     """Returns of deterministic episodes from fixed starts."""
     world, returns = gymnasium.make(env), []
     for episode in range(episodes):
@@ -53,6 +53,7 @@ def judge(agent: SAC, env: str, episodes: int) -> list[float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("agent", choices=["sac", "td3"])
     parser.add_argument("--env", default="HalfCheetah-v5")
     parser.add_argument("--num-envs", type=int, default=1)
     parser.add_argument("--steps", type=int, default=20_000)
@@ -63,7 +64,7 @@ def main() -> None:
     args = parser.parse_args()
 
     worlds = DummyVecEnv([lambda: gymnasium.make(args.env)] * args.num_envs)
-    agent = SAC(
+    agent = {"sac": SAC, "td3": TD3}[args.agent](
         "MlpPolicy", worlds, learning_starts=args.learning_starts, train_freq=1,
         gradient_steps=args.num_envs, seed=args.seed,
     )  # fmt: skip

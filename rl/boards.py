@@ -1,0 +1,100 @@
+"""Where a run is watched: TensorBoard's files, and trackio or Weights & Biases for who asks.
+
+All are views of metrics.jsonl and evals.jsonl, under the tags the field knows.
+"""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+TAGS = {
+    "episode_return": "charts/episodic_return", "episode_length": "charts/episodic_length",
+    "steps_per_s": "charts/SPS", "lr": "charts/learning_rate", "kl": "losses/approx_kl",
+    "clip_fraction": "losses/clipfrac", "q": "losses/qf_values",
+    "eval_return": "eval/episodic_return", "eval_length": "eval/episodic_length",
+}  # fmt: skip
+NOT_SHOWN = ("step", "wall_s", "returns", "lengths")
+
+
+def shown(row: dict[str, Any], seeds: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Tag and value of each seed [seeds] of what a row tells."""
+    for name, value in row.items():
+        if name not in NOT_SHOWN:
+            yield TAGS.get(name, f"losses/{name}"), np.broadcast_to(np.asarray(value, float), seeds)
+
+
+class Board:
+    """TensorBoard's event files in `folder`, one run of its own for each of `seeds`.
+
+    Its own writer has a thread, in which the failure of a full disk cannot be met.
+    """
+
+    def __init__(self, folder: Path, seeds: list[int], started: float) -> None:
+        from tensorboard.compat.proto import event_pb2  # slow to import
+        from tensorboard.plugins.scalar.summary_v2 import scalar_pb
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        shutil.rmtree(folder, ignore_errors=True)  # made anew of the rows: each step once
+        self.started = started  # unix time of wall_s 0
+        self._event, self._scalar, self._writers = event_pb2.Event, scalar_pb, []  # pyright: ignore
+        for seed in seeds:
+            path = folder / f"seed_{seed}" / f"events.out.tfevents.{started:.0f}"
+            path.parent.mkdir(parents=True)
+            self._writers.append(RecordWriter(path.open("wb", buffering=0)))
+            first = self._event(wall_time=started, file_version="brain.Event:2")
+            self._writers[-1].write(first.SerializeToString())
+
+    def show(self, row: dict[str, Any]) -> None:
+        """A row of metrics.jsonl or evals.jsonl."""
+        about = {"step": row["step"], "wall_time": self.started + row["wall_s"]}
+        for tag, values in shown(row, len(self._writers)):
+            for writer, x in zip(self._writers, values, strict=True):
+                event = self._event(summary=self._scalar(tag, x), **about)
+                writer.write(event.SerializeToString())
+
+    def close(self) -> None:
+        for writer in self._writers:
+            writer.close()
+
+
+def service(track: str) -> tuple[Any, str]:
+    """The module of "trackio:PROJECT" or "wandb:PROJECT", which are used alike, and PROJECT."""
+    name, _, project = track.partition(":")
+    if name not in ("trackio", "wandb") or not project:
+        raise ValueError(f"--track is {track!r}; it takes trackio:PROJECT or wandb:PROJECT.")
+    try:
+        if name == "trackio":
+            import trackio as found  # pyright: ignore
+        else:
+            import wandb as found  # pyright: ignore
+    except ImportError as error:
+        raise ValueError(f"--track {track} needs its package: pip install {name}") from error
+    return found, project
+
+
+class Tracker:
+    """A run of a `service`; one that is resumed goes on."""
+
+    def __init__(self, service: tuple[Any, str], out: Path, manifest: dict[str, Any]) -> None:
+        (module, project), run_id = service, manifest["run_id"]
+        self.seeds, self._module = manifest["seeds"], module
+        known = module.__name__ == "wandb"  # which knows a run by its id, trackio by its name
+        names = {"name": out.name, "id": run_id} if known else {"name": f"{out.name}-{run_id}"}
+        try:
+            module.init(project=project, config=manifest, resume="allow", **names)
+        except Exception as error:  # whatever theirs raise
+            raise ValueError(f"--track cannot begin: {error}") from error
+
+    def show(self, row: dict[str, Any]) -> None:
+        """A row of metrics.jsonl or evals.jsonl, later than any before."""
+        told = {}
+        for tag, values in shown(row, len(self.seeds)):
+            names = [tag] if len(self.seeds) == 1 else [f"{tag}/seed_{s}" for s in self.seeds]
+            told |= dict(zip(names, values.tolist(), strict=True))
+        self._module.log(told, step=row["step"])
+
+    def finish(self) -> None:
+        self._module.finish()

@@ -1,0 +1,93 @@
+"""A run's directory: finding a free one, holding it, writing a file, and reading what is there."""
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rl import manifest
+
+ROWS: tuple[str, ...] = ("metrics.jsonl", "evals.jsonl")
+
+
+def write(path: Path, content: bytes) -> None:
+    """The file `path` whole or not at all."""
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        partial.write_bytes(content)
+        os.replace(partial, path)
+    except OSError:  # as of a full disk, on which it should not lie
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file of JSON lines, if there is one; a last line cut off by a kill left out."""
+    lines = path.read_text().split("\n") if path.exists() else [""]
+    return [json.loads(line) for line in lines[:-1]]
+
+
+def read_metrics(out: Path) -> list[dict[str, Any]]:
+    """The rows of a run's metrics.jsonl."""
+    return read_rows(out / "metrics.jsonl")
+
+
+def read_manifest(run: Path) -> dict[str, Any]:
+    """The manifest of a run, of this schema or an older one."""
+    where = run / "manifest.json"
+    if not where.is_file():
+        raise ValueError(f"{run} is no run: it has no manifest.json.")
+    try:
+        found = json.loads(where.read_text())
+    except ValueError as error:  # of JSON or of UTF-8
+        raise ValueError(f"{where} is damaged: {error}.") from error
+    if not isinstance(found, dict) or found.get("schema", 0) > manifest.SCHEMA:
+        raise ValueError(f"{where} was written by a newer version of this package.")
+    return found
+
+
+def curve(out: Path, title: str, value: str = "episode_return") -> Path:
+    """Draw `value` against steps, one line a seed, to curve.png."""
+    from matplotlib.figure import Figure  # slow to import, and only needed here
+
+    rows = [row for row in read_metrics(out) if value in row]
+    figure = Figure(figsize=(6, 3.6), layout="constrained")
+    axes = figure.add_subplot()
+    if rows:
+        values = np.array([np.atleast_1d(row[value]) for row in rows])
+        axes.plot([row["step"] for row in rows], values, alpha=0.8)
+    axes.set(title=title, xlabel="environment steps", ylabel=value.replace("_", " "))
+    axes.grid(alpha=0.3)
+    figure.savefig(out / "curve.png", dpi=120)
+    return out / "curve.png"
+
+
+def free(out: Path) -> Path:
+    """`out`, made, or the first numbered sibling no run lies in."""
+    for number in range(1, 10_000):
+        path = out if number == 1 else out.with_name(f"{out.name}-{number}")
+        try:
+            path.mkdir(parents=True, exist_ok=path == out and not any(out.glob("*")))
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise ValueError(f"The run cannot be written to {path}: {error.strerror}.") from error
+        return path
+    raise ValueError(f"There are 10,000 runs named {out} already; give another --out.")
+
+
+def locked(out: Path) -> int:
+    """The run's lock, an open file: the system frees it however this process ends."""
+    file = os.open(out / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        owner = os.pread(file, 20, 0).decode()
+        os.close(file)
+        raise ValueError(f"{out} is in use by process {owner}.") from error
+    os.ftruncate(file, 0)
+    os.pwrite(file, str(os.getpid()).encode(), 0)
+    return file

@@ -1,0 +1,198 @@
+"""A run's record where things go wrong, and where else it is shown."""
+
+import json
+import resource
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments import cli, sac
+from rl import memory, record, runs
+from tests.test_off_policy import SMALL
+
+FACTS = {"seeds": [3, 4], "config": {}}
+
+
+@contextmanager
+def full_disk(size: int) -> Iterator[None]:
+    """No file grows past `size` bytes: writes fail, some halfway, as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def row(x: float) -> dict[str, Any]:
+    return {"episode_return": np.array([x, x + 1])}
+
+
+def test_a_full_disk_loses_no_row_and_leaves_no_half_of_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with record.Record(tmp_path / "run", 40, **FACTS) as log:
+        log.log(1, row(1.0))
+        size = (log.out / "metrics.jsonl").stat().st_size
+        log.save({"w": np.ones((2, 3))})
+        good = (log.out / "policy-3.safetensors").read_bytes()
+        with full_disk(size + 20):
+            log.log(2, row(2.0))
+            log.log(3, row(3.0))
+            log.save({"w": np.zeros((2, 3))})
+            assert (log.out / "metrics.jsonl").stat().st_size == size
+        assert [x["step"] for x in runs.read_metrics(log.out)] == [1]
+        assert (log.out / "policy-3.safetensors").read_bytes() == good
+        assert runs.read_manifest(log.out)["status"] == "running"
+        log.log(4, row(4.0))
+        assert [x["step"] for x in runs.read_metrics(log.out)] == [1, 2, 3, 4]
+    told = capsys.readouterr().err
+    assert told.count("warning: could not write the metrics.jsonl") == 1
+    assert "warning: could not write the policy-3.safetensors: File too large" in told
+    assert not list(log.out.glob("*.partial"))
+
+
+def test_a_full_disk_ends_a_run_that_is_to_stop(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ValueError, match=r"could not write the policy-3.safetensors: File too l"),
+        record.Record(tmp_path / "run", 40, strict=True, **FACTS) as log,
+        full_disk(20),
+    ):
+        log.save({"w": np.ones((2, 3))})
+
+
+def test_what_was_spent_adds_up_over_all_tries(tmp_path: Path) -> None:
+    with record.Record(tmp_path / "run", 40, **FACTS) as log:
+        log.spent("train")
+        log.spent("evaluate")
+        log.update(train_s=100.0)
+    with record.Record.again(tmp_path / "run") as log:
+        log.spent("train")
+        assert 100 < log.manifest["train_s"] < 110
+        assert 0 <= log.manifest["evaluate_s"] < 10
+
+
+class Service(ModuleType):
+    """Stands in for trackio or wandb."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.began: list[dict[str, Any]] = []
+        self.rows: list[tuple[int, dict[str, float]]] = []
+        self.ended = 0
+
+    def init(self, **about: Any) -> None:
+        self.began.append(about)
+
+    def log(self, told: dict[str, float], step: int) -> None:
+        self.rows.append((step, told))
+
+    def finish(self) -> None:
+        self.ended += 1
+
+
+@pytest.mark.parametrize("service", ["trackio", "wandb"])
+def test_a_service_is_told_of_each_step_once(
+    service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = Service(service)
+    monkeypatch.setitem(sys.modules, service, fake)
+    track = f"{service}:hopping"
+    with record.Record(tmp_path / "run", 40, track=track, **FACTS) as log:
+        for step in (1, 2, 3):
+            log.log(step, row(step))
+        log.evaluated(3, np.ones((2, 5)), np.ones((2, 5)))
+    with record.Record.again(tmp_path / "run", track=track) as log:
+        log.rewind(1)
+        for step in (2, 3, 4):
+            log.log(step, row(step))
+        log.evaluated(3, np.ones((2, 5)), np.ones((2, 5)))
+        log.evaluated(4, np.ones((2, 5)), np.ones((2, 5)))
+    assert [step for step, _ in fake.rows] == [1, 2, 3, 3, 4, 4]
+    tag = "charts/episodic_return"
+    assert fake.rows[1][1] == {f"{tag}/seed_3": 2.0, f"{tag}/seed_4": 3.0}
+    assert [about["project"] for about in fake.began] == ["hopping", "hopping"]
+    key = "id" if service == "wandb" else "name"
+    assert fake.began[0][key] == fake.began[1][key]
+    assert fake.ended == 2
+
+
+@pytest.mark.parametrize(
+    ("track", "why"),
+    [
+        ("mlflow:x", "takes trackio:PROJECT or wandb:PROJECT"),
+        ("wandb", "takes trackio:PROJECT or wandb:PROJECT"),
+        ("wandb:x", "pip install wandb"),
+    ],
+)
+def test_what_cannot_be_tracked_is_refused(
+    track: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(ValueError, match=why):
+        record.Record(tmp_path / "run", 40, track=track, **FACTS)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "most", "why"),
+    [
+        (["--agent.critic-lr", "1e10"], 1_000, "became NaN or infinite"),
+        ([], 1e-6, "times the largest return"),
+    ],
+)
+def test_a_learner_that_breaks_is_stopped_and_examined(
+    words: list[str], most: float, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "EXPLODED", most)
+    args = cli.parse(sac.Args, [*SMALL, *words, "--seeds", "2", "--out", str(tmp_path / "run")])
+    with pytest.raises(SystemExit, match=rf"failed: .*{why}.* by step [\d,]+; the last good param"):
+        sac.main(args)
+    told = json.loads((tmp_path / "run" / "diverged.json").read_text())
+    assert told["why"] in runs.read_manifest(tmp_path / "run")["status"]
+    assert len(told["metrics"]["critic_loss"]) == 2
+    assert any(name.startswith("critic/params") for name in told["state"])
+    assert (tmp_path / "run" / "diverged.safetensors").stat().st_size > 1000
+
+
+def test_what_is_not_finite_is_spelt_in_json(tmp_path: Path) -> None:
+    with record.Record(tmp_path / "run", 40, **FACTS) as log:
+        broken = np.array([[1.0, np.nan], [-7.0, np.inf]])
+        log.diagnose(5, "why", {"loss": np.array([np.nan, 2.0]), "n": 3}, {"w": broken})
+    told = json.loads((log.out / "diverged.json").read_text())
+    assert told["metrics"] == {"loss": ["nan", 2.0], "n": 3.0}
+    assert told["state"] == {"w": {"not_finite": 2, "largest": "nan"}}
+
+
+def test_seeds_that_do_not_fit_train_in_groups_and_go_on_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [
+        *SMALL,
+        "--steps",
+        "800",
+        "--seeds",
+        "3",
+        "--seed",
+        "5",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    monkeypatch.setattr("sys.argv", ["experiments/sac.py", *words])
+    monkeypatch.setattr(memory, "available", lambda: 5_000_000)
+    sac.main(cli.parse(sac.Args, words))
+    assert "2 of 3 seeds fit in memory at a time" in capsys.readouterr().out
+    found = {run.name: runs.read_manifest(run) for run in tmp_path.iterdir()}
+    assert {name: one["seeds"] for name, one in found.items()} == {"run": [5, 6], "run-2": [7]}
+    assert {one["status"] for one in found.values()} == {"done"}
+    again = cli.parse(sac.Args, ["--resume", str(tmp_path / "run-2")])
+    assert (again.seed, again.seeds) == (7, 1)
+    monkeypatch.setattr(memory, "available", lambda: 1_000)
+    with pytest.raises(ValueError, match="are free: lower --buffer-size"):
+        sac.check(again, sac.envs.simulate(again.env))
