@@ -42,7 +42,7 @@ class SAC:
     critic_hidden: tuple[int, ...] = (256, 256)
     critics: int = 2
     subset: int = 0  # critics drawn for each target, of which the lowest counts; 0: all
-    layer_norm: bool = False  # in the critics, where they are MLPs
+    layer_norm: bool = False  # in the critics, where nets are mlp
     dropout: float = 0.0  # in the same
     head: Head = MSE()  # what of a return they predict
     actor_q: Literal["min", "mean"] = "min"  # what of the critics the actor maximises
@@ -58,15 +58,20 @@ class SAC:
     halve_lr: int = 0  # updates in which the learning rates fall to half, evenly; 0: they stay
 
     def __post_init__(self) -> None:
-        alike = self.nets == "mlp" or len({*self.hidden}) == len({*self.critic_hidden}) == 1
+        mlp = self.nets == "mlp"
+        alike = mlp or len({*self.hidden}) == len({*self.critic_hidden}) == 1
         sound(
             self,
             nets=(alike, "hidden and critic_hidden of equal numbers, one for each block"),
+            layer_norm=(mlp or not self.layer_norm, "True with nets mlp only"),
             hidden=(min(self.hidden, default=1) > 0, "sizes of at least 1"),
             critic_hidden=(min(self.critic_hidden, default=1) > 0, "sizes of at least 1"),
             critics=(self.critics > 0, "a count of at least 1"),
             subset=(0 <= self.subset <= self.critics, "a count of some critics, or 0 for all"),
-            dropout=(0 <= self.dropout < 1, "a share in [0, 1)"),
+            dropout=(
+                0 <= self.dropout < 1 and (mlp or not self.dropout),
+                "a share in [0, 1), 0 with simbav2",
+            ),
             lr=(self.lr >= 0, "a number of at least 0"),
             critic_lr=(self.critic_lr >= 0, "a number of at least 0"),
             gamma=(0 <= self.gamma <= 1, "a number in [0, 1]"),

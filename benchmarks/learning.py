@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -132,16 +132,15 @@ def main(args: Args) -> None:
     def run(seed: int, env: str, who: str) -> Row:
         words = "--env", env, "--seed", seed, "--steps", args.steps
         found = run_ours(args, *words) if who == "ours" else run_peer(args, *words)
-        return {"who": who, "env": env, "seed": seed, "steps": args.steps} | found
+        row = {"who": who, "env": env, "seed": seed, "steps": args.steps} | found
+        with path.open("a") as file:  # here, so that another run's failure does not lose it
+            file.write(json.dumps(row) + "\n")
+        print(f"{who:5} {env:16} seed {seed}: return {row['return']:.0f}", flush=True)
+        return row
 
     with ThreadPoolExecutor(args.jobs) as pool:
         try:
-            for future in as_completed([pool.submit(run, *one) for one in wanted]):
-                rows.append(row := future.result())
-                with path.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
-                told = f"{row['env']:16} seed {row['seed']}: return {row['return']:.0f}"
-                print(f"{row['who']:5} {told}", flush=True)
+            rows += [future.result() for future in [pool.submit(run, *one) for one in wanted]]
         finally:
             pool.shutdown(cancel_futures=True)
     compared = verdict(rows, args)

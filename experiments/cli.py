@@ -64,6 +64,10 @@ def _begun(args_type: Any, resume: Path) -> Any:
     """The arguments of the run at `resume`, which may name one of its checkpoints."""
     run = resume.parent.parent if resume.parent.name == "checkpoints" else resume
     manifest = runs.read_manifest(run)
+    if missing := {"argv", "config", "seeds"} - manifest.keys():
+        raise ValueError(
+            f"{run / 'manifest.json'} does not tell its {min(missing)}: it is damaged."
+        )
     argv = manifest["argv"]
     if Path(argv[0]).stem != Path(sys.argv[0]).stem:
         raise ValueError(f"{run} was begun by {argv[0]}: resume it with that.")
@@ -96,9 +100,13 @@ def groups(args: Any, each: int, what: str, mend: str) -> list[Any]:
 
     Every group has a run directory of its own.
     """
+    if not 0 <= args.seed <= 2**31 - args.seeds:
+        raise ValueError(f"--seed is {args.seed}; seeds are whole numbers from 0 to 2,147,483,647.")
     most = memory.available() // max(each, 1)
-    if most < 1 or (args.resume and most < args.seeds):
-        memory.require(each * (args.seeds if args.resume else 1), what, mend)
+    if args.resume and most < args.seeds:
+        memory.require(each * args.seeds, what, "resume it where there is more")
+    if most < 1:
+        memory.require(each, what, mend)
     if most >= args.seeds:
         return [args]
     seeds = range(args.seed, args.seed + args.seeds)
@@ -108,6 +116,23 @@ def groups(args: Any, each: int, what: str, mend: str) -> list[Any]:
         f"{len(parts)} groups train one after another, in a directory each"
     )
     return [replace(args, seed=part[0], seeds=len(part)) for part in parts]
+
+
+def in_turn(parts: list[Any], train: Callable[[Any], None]) -> None:
+    """`train` each of the parts; one that fails keeps no other from its turn, Ctrl-C all."""
+    failed = []
+    for done, part in enumerate(parts, 1):
+        try:
+            train(part)
+        except SystemExit as end:
+            if not str(end).startswith("failed"):
+                if rest := parts[done:]:
+                    count = sum(part.seeds for part in rest)
+                    print(f"not begun: --seed {rest[0].seed} --seeds {count}")
+                raise
+            failed.append(str(end))
+    if failed:
+        sys.exit("\n".join(failed))
 
 
 def step_of(resume: Path) -> int | None:

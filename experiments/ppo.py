@@ -15,7 +15,7 @@ import tyro
 import envs
 from agents.ppo import PPO, State
 from experiments import cli, play
-from rl import memory, record, rollout
+from rl import health, memory, record, rollout
 from rl.env import Env
 from rl.saver import Saver, Stop
 from rl.types import Array, Key, Metrics
@@ -93,10 +93,13 @@ def plan(args: Args) -> tuple[int, int]:
 def main(args: Args) -> None:
     cli.use_threads(args.threads)
     env = envs.simulate(args.env, args.physics, threads=args.threads)
-    for part in check(args, env):
+
+    def train(part: Args) -> None:
         with cli.record_of(part) as log:
             learn(part, env, log)
             play.conclude(log, part.eval_episodes, part.video)
+
+    cli.in_turn(check(args, env), train)
 
 
 def learn(args: Args, env: Env, log: record.Record) -> None:
@@ -116,9 +119,9 @@ def learn(args: Args, env: Env, log: record.Record) -> None:
             metrics, step = jax.device_get(metrics), done * each * args.num_envs * args.unroll
             log.log(step, metrics)
             params = jax.device_get(args.agent.deploy(run.agent))
-            if what := record.trouble(metrics, params):
+            if what := health.trouble(metrics, params):
                 stop.asked = f"failed: {what} by step {step:,}"
-                log.diagnose(step, what, metrics, run.agent)
+                health.diagnose(log, step, what, metrics, run.agent)
                 break
             log.save(params)
             log.spent("train")

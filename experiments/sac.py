@@ -17,7 +17,7 @@ import tyro
 import envs
 from agents.sac import SAC
 from experiments import cli, play
-from rl import buffer, memory, norm, record, rollout
+from rl import buffer, health, memory, norm, record, rollout
 from rl.env import Env
 from rl.policy import Policy, uniform
 from rl.saver import Saver, Stop
@@ -141,10 +141,13 @@ def evaluate(args: Args, env: Env, agent: PyTree) -> rollout.Episodes:
 def main(args: Args) -> None:
     cli.use_threads(args.threads)
     env = envs.simulate(args.env, args.physics, threads=args.threads)
-    for part in check(args, env):
+
+    def train(part: Args) -> None:
         with cli.record_of(part) as log:
             learn(part, env, log)
             play.conclude(log, part.eval_episodes, part.video)
+
+    cli.in_turn(check(args, env), train)
 
 
 def learn(args: Args, env: Env, log: record.Record) -> None:
@@ -161,15 +164,16 @@ def learn(args: Args, env: Env, log: record.Record) -> None:
     judge = cli.over_seeds(lambda agent: evaluate(args, env, agent))
     judge = args.evals and jax.jit(judge).lower(run.agent).compile()
     log.spent("compile")
+    log.save(jax.device_get(args.agent.deploy(run.agent)))
     with Stop() as stop:
         while (done := int(run.tick[0]) // each + 1) <= phases and not stop.asked:
             run, metrics, seen = train(run)
             metrics, step = jax.device_get(metrics), steps_after(args, done * each)
             log.log(step, metrics)
             params = jax.device_get(args.agent.deploy(run.agent))
-            if what := record.trouble(metrics, params):
+            if what := health.trouble(metrics, params):
                 stop.asked = f"failed: {what} by step {step:,}"
-                log.diagnose(step, what, metrics, run.agent)
+                health.diagnose(log, step, what, metrics, run.agent)
                 break
             log.save(params)
             saver.see(seen)
@@ -200,6 +204,10 @@ def check(args: Args, env: Env) -> list[Args]:
         args, "steps", "seeds", "num_envs", "updates_per_step", "batch_size", "n_step",
         "eval_episodes",
     )  # fmt: skip
+    if args.return_bound < 0:
+        raise ValueError(
+            f"--return-bound is {args.return_bound}; it takes a number, or 0 for none."
+        )
     rows = args.buffer_size // args.num_envs
     if rows < first_rows(args):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""A run's directory as it is written: manifest first, rows, evaluations, the bar, what broke."""
+"""A run's directory as it is written: manifest first, rows, evaluations, the and the bar."""
 
 import calendar
 import json
@@ -14,9 +14,7 @@ import numpy as np
 
 from rl import checkpoint, manifest, runs
 from rl.boards import Board, Tracker, service
-from rl.types import Params, PyTree
-
-EXPLODED = 1_000  # times the largest return there was that no value should be
+from rl.types import Params
 
 
 class Record:
@@ -53,11 +51,18 @@ class Record:
         self.failed = 0.0  # worlds that the simulation gave up so far
         self.last: tuple[int, float] | None = None  # step and wall time of the last line
         self.held = dict.fromkeys(runs.ROWS, "")  # lines that could not be written yet
+        self.warned: list[str] = []
         self.manifest: dict[str, Any] = {}
         self.update(**facts)
         self.board: Board | None = self._board()
         self.tracked = {n: [x["step"] for x in runs.read_rows(out / n)][-1:] for n in runs.ROWS}
-        self.tracker = Tracker(track, out, self.manifest) if track else None
+        self.tracker = None
+        if track:
+            try:
+                self.tracker = Tracker(track, out, self.manifest)
+            except ValueError as error:
+                self.__exit__(ValueError, error, None)
+                raise
 
     def _board(self) -> Board:
         started = calendar.timegm(time.strptime(self.manifest["started"], "%Y-%m-%dT%H:%M:%SZ"))
@@ -96,8 +101,7 @@ class Record:
             self.update(status=why.splitlines()[0])
         if self.board:
             self.attempt("files of TensorBoard", self.board.close)
-        if self.tracker:
-            self.tracker.finish()
+        self._tell(lambda tracker: tracker.finish())
         os.close(self._lock)
         if kind is KeyboardInterrupt:
             print(f"\nstopped; what there is of the run is in {self.out}", file=sys.stderr)
@@ -120,11 +124,10 @@ class Record:
 
     def warn(self, what: str) -> None:
         """Say `what` aloud and in the manifest, once; the run goes on."""
-        warnings = self.manifest.get("warnings", [])
-        if what not in warnings:
-            self.manifest["warnings"] = [*warnings, what]
+        if what not in self.warned:
+            self.warned.append(what)
             print(f"\nwarning: {what}", file=sys.stderr, flush=True)
-            self.update()
+            self.update(warnings=[*self.manifest.get("warnings", []), what])
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Append one line and move the bar; a value per seed is a list, what is NaN is left out."""
@@ -149,7 +152,8 @@ class Record:
     @property
     def score(self) -> float:
         """What the run is worth now: its last evaluation, or before that its last episodes."""
-        return float(np.mean(self.judged if self.judged is not None else self.shown or -np.inf))
+        known = self.judged if self.judged is not None else self.shown
+        return -np.inf if known is None else float(np.mean(known))
 
     def _append(self, name: str, step: int, values: Mapping[str, Any]) -> dict[str, Any]:
         row = {"step": step, "wall_s": round(time.perf_counter() - self.begun, 3)}
@@ -160,9 +164,18 @@ class Record:
         self.held[name] += json.dumps(row) + "\n"
         self.attempt(name, lambda: self._write_held(name))
         self.attempt("files of TensorBoard", lambda: self._show(row))
-        if self.tracker and [step] > self.tracked[name]:
-            self.tracker.show(row)
+        if [step] > self.tracked[name]:
+            self._tell(lambda tracker: tracker.show(row))
         return row
+
+    def _tell(self, what: Callable[[Tracker], None]) -> None:
+        """The tracker `what`, if there is one; it is given up when it fails."""
+        if tracker := self.tracker:
+            try:
+                what(tracker)
+            except Exception as error:  # whatever theirs raise
+                self.tracker = None
+                self.warn(f"no longer tracked: {error}")
 
     def _write_held(self, name: str) -> None:
         with (self.out / name).open("ab", buffering=0) as file:
@@ -190,19 +203,6 @@ class Record:
             path = self.out / f"policy-{seed}.safetensors"
             self.attempt(path.name, lambda p=path, x=mine: checkpoint.save_params(p, x))
 
-    def diagnose(self, step: int, why: str, metrics: Mapping[str, Any], state: PyTree) -> None:
-        """Leave what is known of a learner that broke: its metrics, and `state` leaf by leaf."""
-        told = {"step": step, "why": why, "metrics": {k: _spelt(v) for k, v in metrics.items()}}
-        told["state"] = {
-            name: {"not_finite": int((~np.isfinite(x)).sum()), "largest": _spelt(np.abs(x).max())}
-            for name, x in checkpoint.named(jax.device_get(state))
-            if x.size
-        }
-        text, path = json.dumps(told, indent=2) + "\n", self.out / "diverged.json"
-        self.attempt("diagnostics", lambda: runs.write(path, text.encode()))
-        tensors = path.with_suffix(".safetensors")
-        self.attempt("state that broke", lambda: checkpoint.write_tensors(tensors, state))
-
     def _bar(self, step: int, wall: float) -> None:
         share = min(step / self.manifest["steps"], 1)
         shown = f"{'-':>8}" if self.shown is None else f"{np.mean(self.shown):8.1f}"
@@ -218,27 +218,3 @@ class Record:
         elif int(10 * share) > int(10 * self.told):  # a log file wants ten lines, not a film
             print(line, flush=True)
             self.told = share
-
-
-def trouble(metrics: Mapping[str, Any], params: Params) -> str:
-    """What shows that a learner has broken, with `params` its policy's; empty if nothing does."""
-    for name, value in metrics.items():
-        if name.endswith("loss") and not np.isfinite(value).all():
-            return f"{name} became NaN or infinite"
-    if not all(np.isfinite(x).all() for x in jax.tree.leaves(params)):
-        return "a parameter became NaN or infinite"
-    if np.max(share := metrics.get("q_over_return", 0.0)) > EXPLODED:
-        return f"values became {np.max(share):,.0f} times the largest return there was"
-    return ""
-
-
-def _spelt(x: Any) -> Any:
-    """Numbers as JSON has them, and in words where it has none."""
-    whole = np.asarray(x, float)
-    return (
-        [_spelt(y) for y in whole]
-        if whole.ndim
-        else float(whole)
-        if np.isfinite(whole)
-        else str(whole)
-    )

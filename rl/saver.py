@@ -56,9 +56,15 @@ class Saver:
             rows = jax.tree.map(lambda *xs: np.concatenate(xs, axis=1), *self.fresh)
             self.blocks.append(self.rows, rows)
             self.rows, self.fresh = self.rows + rows.reward.shape[1], []
-            capacity = state.replay.data.reward.shape[1]
-            self.blocks.keep(self.rows - 2 * capacity, self.rows)  # of all kept checkpoints
         self.checkpoints.save(step, _without_rows(state), self.log.score)
+        self._tidy(state)
+
+    def _tidy(self, state: Any) -> None:
+        """Delete the rows that no checkpoint there is needs; a row is a step of all worlds."""
+        if hasattr(state, "replay"):
+            _, capacity, worlds = state.replay.data.reward.shape
+            ends = [step // worlds for step in self.checkpoints.steps()]
+            self.blocks.keep([(end - capacity, end) for end in ends])
 
     def restore(self, like: Any, step: int | None = None) -> Any:
         """The newest checkpoint, or that of `step`, shaped as `like`; all later is forgotten.
@@ -66,15 +72,15 @@ class Saver:
         None where the run was killed before its first: it begins again.
         """
         if step is None and not self.checkpoints.steps():
-            self.blocks.keep(0, 0)
+            self.blocks.keep([])
             self.log.rewind(-1)
             return None
         step, state = self.checkpoints.restore(_without_rows(like), step)
         if hasattr(state, "replay"):
             self.rows = int(state.replay.written[0])
             state = state._replace(replay=self._filled(like.replay))
-            self.blocks.keep(0, self.rows)
         self.checkpoints.drop_after(step)
+        self._tidy(like)
         self.log.rewind(step)
         return state
 
@@ -128,10 +134,11 @@ class Blocks:
             raise ValueError(f"{self.folder} lacks rows {begin:,} to {end:,} of the replay.")
         return jax.tree.map(lambda *xs: np.concatenate(xs, axis=1), *found)
 
-    def keep(self, first: int, end: int) -> None:
-        """Delete the blocks of rows before `first` only, and those that go on past `end`."""
+    def keep(self, wanted: list[tuple[int, int]]) -> None:
+        """Delete the blocks that hold no row from `first` up to `end` of any of `wanted`, or go
+        on past it."""
         for _, block_end, path in self._all():
-            if block_end <= first or block_end > end:
+            if not any(first < block_end <= end for first, end in wanted):
                 path.unlink()
 
     def _all(self) -> list[tuple[int, int, Path]]:

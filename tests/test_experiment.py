@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from experiments import cli, play, ppo, sac
-from rl import checkpoint, record, runs
+from rl import checkpoint, health, record, runs
 
 SMALL = ["--env", "InvertedPendulum-v5", "--num-envs", "16", "--unroll", "32",
          "--eval-episodes", "4", "--no-video", "--agent.minibatches", "8"]  # fmt: skip
@@ -215,12 +215,12 @@ def test_a_run_stopped_from_outside_keeps_its_policy(sent: signal.Signals, tmp_p
 
 def test_what_shows_that_a_learner_broke_is_named() -> None:
     nan, inf, one = np.array([1, np.nan]), np.float32(np.inf), np.ones(2)
-    assert record.trouble({"value_loss": one, "episode_return": nan}, np.ones(3)) == ""
-    assert "b_loss became NaN" in record.trouble({"a_loss": one, "b_loss": nan}, one)
-    assert "a_loss became NaN" in record.trouble({"a_loss": inf}, one)
-    assert "a parameter became NaN" in record.trouble({"a_loss": one}, {"w": inf})
-    assert record.trouble({"q_over_return": np.array([3.0, 900.0])}, one) == ""
-    told = record.trouble({"q_over_return": np.array([3.0, 5e4])}, one)
+    assert health.trouble({"value_loss": one, "episode_return": nan}, np.ones(3)) == ""
+    assert "b_loss became NaN" in health.trouble({"a_loss": one, "b_loss": nan}, one)
+    assert "a_loss became NaN" in health.trouble({"a_loss": inf}, one)
+    assert "a parameter became NaN" in health.trouble({"a_loss": one}, {"w": inf})
+    assert health.trouble({"q_over_return": np.array([3.0, 900.0])}, one) == ""
+    told = health.trouble({"q_over_return": np.array([3.0, 5e4])}, one)
     assert told == "values became 50,000 times the largest return there was"
 
 

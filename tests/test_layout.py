@@ -20,7 +20,7 @@ MAX_FUNCTION_LINES = 50
 MAX_NESTED_DEFS = 2
 MAX_ARGUMENTS = 8
 MAX_POSITIONAL = 6  # the widest contract: physics.reset, collect
-MAX_CLOSURE = 28  # 24 and what a run needs to be recorded and resumed
+MAX_CLOSURE = 29  # 24 and what a run needs to be recorded and resumed
 # Where compiled programs begin: experiments, measurements and the edges of the host.
 MAY_JIT = ("experiments/", "benchmarks/", "envs/adapters/", "envs/render", "rl/bridge/")
 LOADERS = {"import_module", "__import__", "spec_from_file_location", "run_module", "run_path"}

@@ -71,7 +71,7 @@ def test_heads_are_chosen_on_the_command_line_and_come_back(tmp_path: Path) -> N
     [
         (["--updates-per-step", "0"], "--updates-per-step is 0"),
         (["--buffer-size", "300"], "must hold the 400 steps before learning starts"),
-        (["--buffer-size", "100000000000"], "lower --buffer-size or --seeds"),
+        (["--buffer-size", "100000000000"], "are free: lower --buffer-size"),
     ],
 )
 def test_what_makes_no_sense_is_refused(words: list[str], why: str, tmp_path: Path) -> None:

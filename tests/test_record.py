@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments import cli, sac
-from rl import memory, record, runs
+from experiments import cli, play, sac
+from rl import health, memory, record, runs
 from tests.test_off_policy import SMALL
 
 FACTS = {"seeds": [3, 4], "config": {}}
@@ -123,6 +123,23 @@ def test_a_service_is_told_of_each_step_once(
     assert fake.ended == 2
 
 
+def test_a_service_that_fails_ends_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake = Service("trackio")
+    monkeypatch.setitem(sys.modules, "trackio", fake)
+    with record.Record(tmp_path / "run", 40, track="trackio:x", **FACTS) as log:
+        monkeypatch.setattr(fake, "log", lambda *_, **__: 1 / 0)
+        log.log(1, row(1.0))
+        log.log(2, row(2.0))
+    assert len(runs.read_metrics(log.out)) == 2
+    assert capsys.readouterr().err.count("no longer tracked: division by zero") == 1
+    monkeypatch.setattr(fake, "init", lambda **_: 1 / 0)
+    with pytest.raises(ValueError, match="--track cannot begin: division by zero"):
+        record.Record(tmp_path / "other", 40, track="trackio:x", **FACTS)
+    assert "cannot begin" in runs.read_manifest(tmp_path / "other")["status"]
+
+
 @pytest.mark.parametrize(
     ("track", "why"),
     [
@@ -150,7 +167,7 @@ def test_what_cannot_be_tracked_is_refused(
 def test_a_learner_that_breaks_is_stopped_and_examined(
     words: list[str], most: float, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(record, "EXPLODED", most)
+    monkeypatch.setattr(health, "EXPLODED", most)
     args = cli.parse(sac.Args, [*SMALL, *words, "--seeds", "2", "--out", str(tmp_path / "run")])
     with pytest.raises(SystemExit, match=rf"failed: .*{why}.* by step [\d,]+; the last good param"):
         sac.main(args)
@@ -158,13 +175,14 @@ def test_a_learner_that_breaks_is_stopped_and_examined(
     assert told["why"] in runs.read_manifest(tmp_path / "run")["status"]
     assert len(told["metrics"]["critic_loss"]) == 2
     assert any(name.startswith("critic/params") for name in told["state"])
+    play.load(tmp_path / "run", 1)  # the last good parameters
     assert (tmp_path / "run" / "diverged.safetensors").stat().st_size > 1000
 
 
 def test_what_is_not_finite_is_spelt_in_json(tmp_path: Path) -> None:
     with record.Record(tmp_path / "run", 40, **FACTS) as log:
         broken = np.array([[1.0, np.nan], [-7.0, np.inf]])
-        log.diagnose(5, "why", {"loss": np.array([np.nan, 2.0]), "n": 3}, {"w": broken})
+        health.diagnose(log, 5, "why", {"loss": np.array([np.nan, 2.0]), "n": 3}, {"w": broken})
     told = json.loads((log.out / "diverged.json").read_text())
     assert told["metrics"] == {"loss": ["nan", 2.0], "n": 3.0}
     assert told["state"] == {"w": {"not_finite": 2, "largest": "nan"}}
@@ -175,12 +193,7 @@ def test_seeds_that_do_not_fit_train_in_groups_and_go_on_alone(
 ) -> None:
     words = [
         *SMALL,
-        "--steps",
-        "800",
-        "--seeds",
-        "3",
-        "--seed",
-        "5",
+        *["--steps", "800", "--seeds", "3", "--seed", "5"],
         "--out",
         str(tmp_path / "run"),
     ]
@@ -194,5 +207,24 @@ def test_seeds_that_do_not_fit_train_in_groups_and_go_on_alone(
     again = cli.parse(sac.Args, ["--resume", str(tmp_path / "run-2")])
     assert (again.seed, again.seeds) == (7, 1)
     monkeypatch.setattr(memory, "available", lambda: 1_000)
-    with pytest.raises(ValueError, match="are free: lower --buffer-size"):
+    with pytest.raises(ValueError, match="are free: resume it where there is more"):
         sac.check(again, sac.envs.simulate(again.env))
+
+
+def test_a_group_that_fails_keeps_no_other_from_its_turn(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    parts, begun = [sac.Args(seed=s, seeds=2) for s in (0, 2, 4)], []
+
+    def train(part: sac.Args, ends: dict[int, str]) -> None:
+        begun.append(part.seed)
+        if part.seed in ends:
+            sys.exit(ends[part.seed])
+
+    with pytest.raises(SystemExit, match="failed: a"):
+        cli.in_turn(parts, lambda part: train(part, {0: "failed: a"}))
+    assert begun == [0, 2, 4]
+    with pytest.raises(SystemExit, match=r"stopped by Ctrl-C"):
+        cli.in_turn(parts, lambda part: train(part, {0: "stopped by Ctrl-C"}))
+    assert begun == [0, 2, 4, 0]
+    assert "not begun: --seed 2 --seeds 4" in capsys.readouterr().out

@@ -1,0 +1,47 @@
+"""What shows that a learner has broken, and what is left behind to find out why."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from rl import checkpoint, runs
+from rl.record import Record
+from rl.types import Params, PyTree
+
+EXPLODED = 1_000  # times the largest return there was that no value should be
+
+
+def trouble(metrics: Mapping[str, Any], params: Params) -> str:
+    """What shows that a learner has broken, with `params` its policy's; empty if nothing does."""
+    for name, value in metrics.items():
+        if name.endswith("loss") and not np.isfinite(value).all():
+            return f"{name} became NaN or infinite"
+    if not all(np.isfinite(x).all() for x in jax.tree.leaves(params)):
+        return "a parameter became NaN or infinite"
+    if np.max(share := metrics.get("q_over_return", 0.0)) > EXPLODED:
+        return f"values became {np.max(share):,.0f} times the largest return there was"
+    return ""
+
+
+def diagnose(log: Record, step: int, why: str, metrics: Mapping[str, Any], state: PyTree) -> None:
+    """Leave what is known of a learner that broke: its metrics, and `state` leaf by leaf."""
+    told = {"step": step, "why": why, "metrics": {k: _spelt(v) for k, v in metrics.items()}}
+    told["state"] = {
+        name: {"not_finite": int((~np.isfinite(x)).sum()), "largest": _spelt(np.abs(x).max())}
+        for name, x in checkpoint.named(jax.device_get(state))
+        if x.size
+    }
+    text, path = json.dumps(told, indent=2) + "\n", log.out / "diverged.json"
+    log.attempt("diagnostics", lambda: runs.write(path, text.encode()))
+    tensors = path.with_suffix(".safetensors")
+    log.attempt("state that broke", lambda: checkpoint.write_tensors(tensors, state))
+
+
+def _spelt(x: Any) -> Any:
+    """Numbers as JSON has them, and in words where it has none."""
+    if np.ndim(x):
+        return [_spelt(y) for y in x]
+    return float(x) if np.isfinite(x) else str(float(x))
