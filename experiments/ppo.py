@@ -142,13 +142,14 @@ def check(args: Args, env: Env) -> list[Args]:
 
     key = jax.random.key(0)
     run, seen = jax.eval_shape(once, key)
-    jax.eval_shape(args.agent.update, run.agent, seen, key)  # says what its batch is too small for
-    return cli.groups(
+    parts = cli.groups(
         args,
         4 * memory.size(run, seen),  # the batch, its samples, both shuffled
         f"{args.num_envs:,} worlds x {args.unroll} steps",
         "lower --num-envs or --unroll",
     )
+    jax.eval_shape(args.agent.update, run.agent, seen, key)  # says what its batch is too small for
+    return parts
 
 
 if __name__ == "__main__":

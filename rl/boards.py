@@ -35,29 +35,34 @@ class Board:
     def __init__(self, folder: Path, seeds: list[int], started: float) -> None:
         from tensorboard.compat.proto import event_pb2  # slow to import
         from tensorboard.plugins.scalar.summary_v2 import scalar_pb
-        from tensorboard.summary.writer.record_writer import RecordWriter
 
         shutil.rmtree(folder, ignore_errors=True)  # made anew of the rows: each step once
         self.started = started  # unix time of wall_s 0
-        self._event, self._scalar, self._writers = event_pb2.Event, scalar_pb, []  # pyright: ignore
-        for seed in seeds:
-            path = folder / f"seed_{seed}" / f"events.out.tfevents.{started:.0f}"
-            path.parent.mkdir(parents=True)
-            self._writers.append(RecordWriter(path.open("wb", buffering=0)))
-            first = self._event(wall_time=started, file_version="brain.Event:2")
-            self._writers[-1].write(first.SerializeToString())
+        self._event, self._scalar = event_pb2.Event, scalar_pb  # pyright: ignore
+        name = f"events.out.tfevents.{started:.0f}"
+        self._files = [folder / f"seed_{seed}" / name for seed in seeds]
+        for file in self._files:
+            file.parent.mkdir(parents=True)
+            self._write(file, [self._event(wall_time=started, file_version="brain.Event:2")])
 
-    def show(self, row: dict[str, Any]) -> None:
-        """A row of metrics.jsonl or evals.jsonl."""
-        about = {"step": row["step"], "wall_time": self.started + row["wall_s"]}
-        for tag, values in shown(row, len(self._writers)):
-            for writer, x in zip(self._writers, values, strict=True):
-                event = self._event(summary=self._scalar(tag, x), **about)
+    def show(self, *rows: dict[str, Any]) -> None:
+        """Rows of metrics.jsonl or evals.jsonl."""
+        events: list[list[Any]] = [[] for _ in self._files]
+        for row in rows:
+            about = {"step": row["step"], "wall_time": self.started + row["wall_s"]}
+            for tag, values in shown(row, len(events)):
+                for mine, x in zip(events, values, strict=True):
+                    mine.append(self._event(summary=self._scalar(tag, x), **about))
+        for file, mine in zip(self._files, events, strict=True):
+            self._write(file, mine)
+
+    def _write(self, file: Path, events: list[Any]) -> None:
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        with file.open("ab") as opened:
+            writer = RecordWriter(opened)
+            for event in events:
                 writer.write(event.SerializeToString())
-
-    def close(self) -> None:
-        for writer in self._writers:
-            writer.close()
 
 
 def service(track: str) -> tuple[Any, str]:

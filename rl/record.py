@@ -82,11 +82,9 @@ class Record:
             runs.write(self.out / name, lines.encode())
         every = sorted((row for rows in kept.values() for row in rows), key=lambda x: x["wall_s"])
         self.begun -= every[-1]["wall_s"] if every else 0
-        if self.board:
-            self.board.close()
         self.board = self._board()
+        self.board.show(*every)
         for row in every:
-            self.board.show(row)
             self.shown = row.get("episode_return", self.shown)
             self.judged = row.get("eval_return", self.judged)
 
@@ -99,8 +97,6 @@ class Record:
         if error is not None and self.manifest["status"] == "running":
             why = "stopped by Ctrl-C" if kind is KeyboardInterrupt else f"failed: {error}"
             self.update(status=why.splitlines()[0])
-        if self.board:
-            self.attempt("files of TensorBoard", self.board.close)
         self._tell(lambda tracker: tracker.finish())
         os.close(self._lock)
         if kind is KeyboardInterrupt:
@@ -189,12 +185,10 @@ class Record:
         self.held[name] = ""
 
     def _show(self, row: dict[str, Any]) -> None:
-        if board := self.board:
-            try:
-                board.show(row)
-            except OSError:
-                self.board = board.close()  # the rows are all there is; a resume shows them anew
-                raise
+        board, self.board = self.board, None  # once it fails, a resume alone shows the rows anew
+        if board:
+            board.show(row)
+            self.board = board
 
     def save(self, params: Params) -> None:
         """Write each seed's policy (leaves [seeds, ...]) in the place of an earlier one."""

@@ -1,8 +1,11 @@
 """Checkpoints and the replay beside them: kept, damaged, of something else, on a full disk."""
 
+import gc
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -56,9 +59,19 @@ def damaged(folder: Path, how: str) -> None:
     largest.write_bytes(content[: len(content) // 2] if how == "cut" else content)
 
 
+@pytest.fixture
+def litter() -> Iterator[None]:
+    """What orbax leaves behind of a read that failed is swept up here, not in a later test."""
+    yield
+    time.sleep(0.5)
+    gc.collect()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
 @pytest.mark.parametrize("how", ["cut", "flipped"])
 def test_a_damaged_checkpoint_is_refused_and_the_good_one_offered(
-    how: str, saved: Checkpoints
+    how: str, saved: Checkpoints, litter: None
 ) -> None:
     damaged(saved.folder / "5", how)
     fresh = Checkpoints(saved.folder, ABOUT)

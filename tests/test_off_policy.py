@@ -22,6 +22,8 @@ SMALL = shlex.split(
 
 FAST = ["--agent.lr", "2e-3", "--agent.critic-lr", "2e-3", "--updates-per-step", "2"]
 TAU = ["--agent.tau", "0.02"]
+TINY = ["--agent.hidden", "16", "--agent.critic-hidden", "32", "--batch-size", "64"]
+BINS = ["agent.head:c51", "--agent.head.low", "-5", "--agent.head.high", "5"]
 
 
 def trained(experiment: Any, out: Path, *words: str) -> Path:
@@ -33,14 +35,14 @@ def trained(experiment: Any, out: Path, *words: str) -> Path:
     ("experiment", "total", "words"),
     [
         (sac, 10_000, TAU), (td3, 24_000, TAU), (crossq, 10_000, ["--agent.warm", "3000"]),
-        (simbav2, 10_000, [*TAU, "--agent.hidden", "32", "--agent.halve-lr", "0"]),
+        (simbav2, 10_000, [*TAU, *TINY, "--agent.halve-lr", "0", *BINS, "--agent.head.bins", "21"]),
     ],
     ids=["sac", "td3", "crossq", "simbav2"],
 )  # fmt: skip
 def test_it_learns_to_balance_and_leaves_a_record(
     experiment: Any, total: int, words: list[str], tmp_path: Path
 ) -> None:
-    more = [*FAST, *words, "--steps", str(total), "--seeds", "3"]
+    more = [*FAST, "--steps", str(total), "--seeds", "3", *words]
     run = trained(experiment, tmp_path / "run", *more)
     manifest = json.loads((run / "manifest.json").read_text())
     assert manifest["status"] == "done"
