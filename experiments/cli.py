@@ -55,7 +55,7 @@ def parse(args_type: Any, args: list[str]) -> Any:
     )
     if parsed.resume is None:
         return parsed
-    if len(args) != len(rest) or len(rest) > 2:
+    if not args[0].startswith("--resume") or len(args) > (1 if "=" in args[0] else 2):
         raise ValueError("--resume takes no other flags: a run goes on with those it has.")
     return _begun(args_type, parsed.resume)
 

@@ -83,11 +83,19 @@ def test_what_makes_no_sense_is_refused(words: list[str], why: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("words", "why"), [([], "nowhere is no run"), (["--seed", "1"], "takes no other flags")]
+    ("words", "why"),
+    [
+        (["--resume", "nowhere"], "nowhere is no run"),
+        (["--resume=nowhere"], "nowhere is no run"),
+        (["--resume", "nowhere", "--seed", "1"], "takes no other flags"),
+        (["--resume=nowhere", "--seed=1"], "takes no other flags"),
+        (["--seed=1", "--resume=nowhere"], "takes no other flags"),
+        (["--resume=nowhere", "--env", "Hopper-v5"], "takes no other flags"),
+    ],
 )
 def test_what_cannot_be_resumed_is_refused(words: list[str], why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        cli.parse(sac.Args, ["--resume", "nowhere", *words])
+        cli.parse(sac.Args, words)
 
 
 def test_a_checkpoint_is_named_by_its_step() -> None:
