@@ -64,10 +64,9 @@ def _begun(args_type: Any, resume: Path) -> Any:
     """The arguments of the run at `resume`, which may name one of its checkpoints."""
     run = resume.parent.parent if resume.parent.name == "checkpoints" else resume
     manifest = runs.read_manifest(run)
-    if missing := {"argv", "config", "seeds"} - manifest.keys():
-        raise ValueError(
-            f"{run / 'manifest.json'} does not tell its {min(missing)}: it is damaged."
-        )
+    for name, kind in {"argv": list, "seeds": list, "config": dict}.items():
+        if not isinstance(manifest.get(name), kind) or not manifest[name]:
+            raise ValueError(f"{run / 'manifest.json'} is damaged: it has no {name}.")
     argv = manifest["argv"]
     if Path(argv[0]).stem != Path(sys.argv[0]).stem:
         raise ValueError(f"{run} was begun by {argv[0]}: resume it with that.")
@@ -100,9 +99,10 @@ def groups(args: Any, each: int, what: str, mend: str) -> list[Any]:
 
     Every group has a run directory of its own.
     """
-    if not 0 <= args.seed <= 2**31 - args.seeds:
-        raise ValueError(f"--seed is {args.seed}; seeds are whole numbers from 0 to 2,147,483,647.")
-    most = memory.available() // max(each, 1)
+    last = args.seed + args.seeds - 1
+    if not 0 <= args.seed <= last < 2**31:
+        raise ValueError(f"--seed {args.seed} to {last}: seeds lie from 0 to 2,147,483,647.")
+    most = int(0.75 * memory.available()) // max(each, 1)  # the rest is the program's, and others'
     if args.resume and most < args.seeds:
         memory.require(each * args.seeds, what, "resume it where there is more")
     if most < 1:

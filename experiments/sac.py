@@ -204,10 +204,8 @@ def check(args: Args, env: Env) -> list[Args]:
         args, "steps", "seeds", "num_envs", "updates_per_step", "batch_size", "n_step",
         "eval_episodes",
     )  # fmt: skip
-    if args.return_bound < 0:
-        raise ValueError(
-            f"--return-bound is {args.return_bound}; it takes a number, or 0 for none."
-        )
+    if not 0 <= args.return_bound < math.inf:
+        raise ValueError(f"--return-bound is {args.return_bound}; it takes a number above 0, or 0.")
     rows = args.buffer_size // args.num_envs
     if rows < first_rows(args):
         raise ValueError(

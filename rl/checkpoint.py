@@ -37,7 +37,11 @@ class Checkpoints:
         from orbax.checkpoint import checkpoint_managers as managers
 
         logging.getLogger("absl").setLevel(logging.CRITICAL)  # it prints what it raises as well
-        best = managers.BestN(get_metric_fn=lambda metrics: metrics["score"], n=1)
+
+        def score(metrics: Any) -> float:
+            return metrics["score"]
+
+        best = managers.BestN(get_metric_fn=score, n=1)
         keep = managers.AnyPreservationPolicy([managers.LatestN(KEEP), best])
         self.folder, self.about = folder, json.loads(json.dumps(about))
         self._args = ocp.args
@@ -45,6 +49,7 @@ class Checkpoints:
             folder.absolute(),
             options=ocp.CheckpointManagerOptions(
                 enable_async_checkpointing=False, preservation_policy=keep,
+                best_fn=score,  # or orbax forgets the scores with the process
                 cleanup_tmp_directories=True,
             ),
         )  # fmt: skip

@@ -36,13 +36,15 @@ class Record:
     def again(cls, out: Path, *, track: str = "", strict: bool = False) -> Self:
         """Go on with the run in `out`; `rewind` then drops what its checkpoint does not know."""
         self, found, now = cls.__new__(cls), runs.read_manifest(out), manifest.facts()
-        tries = [*found.get("resumed", []), {"at": now["started"], "git": now["git"]}]
+        attempt = {"at": now["started"], "git": now["git"], "was": found.get("status")}
+        tries = [*found.get("resumed", []), attempt]
         tracked = service(track) if track else None
         self._open(out, found | {"status": "running", "resumed": tries}, tracked, strict)
+        self.before = found  # until the run goes on: a refusal leaves it as it was
         return self
 
     def _open(self, out: Path, facts: dict[str, Any], track: Any, strict: bool) -> None:
-        self.out, self.strict = out, strict
+        self.out, self.strict, self.before = out, strict, {}
         self.begun = self.lapped = time.perf_counter()
         self._lock = runs.locked(out)
         self.shown: float | list[float] | None = None  # the last return there was
@@ -71,7 +73,7 @@ class Record:
     def rewind(self, step: int) -> None:
         """Forget every row after `step`: the run goes on from there and writes them again."""
         if tries := self.manifest.get("resumed"):
-            tries[-1]["step"] = max(step, 0)
+            tries[-1]["step"], self.before = max(step, 0), {}
             self.update()
         kept = {
             name: [x for x in runs.read_rows(self.out / name) if x["step"] <= step]
@@ -94,7 +96,10 @@ class Record:
 
     def __exit__(self, kind: type | None, error: BaseException | None, _: object) -> None:
         self.strict = False  # the end is told of, whatever happens to it
-        if error is not None and self.manifest["status"] == "running":
+        if error is not None and self.before:
+            self.manifest = {}
+            self.update(**self.before)
+        elif error is not None and self.manifest["status"] == "running":
             why = "stopped by Ctrl-C" if kind is KeyboardInterrupt else f"failed: {error}"
             self.update(status=why.splitlines()[0])
         self._tell(lambda tracker: tracker.finish())

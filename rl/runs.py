@@ -44,7 +44,9 @@ def read_manifest(run: Path) -> dict[str, Any]:
         found = json.loads(where.read_text())
     except ValueError as error:  # of JSON or of UTF-8
         raise ValueError(f"{where} is damaged: {error}.") from error
-    if not isinstance(found, dict) or found.get("schema", 0) > manifest.SCHEMA:
+    if not isinstance(found, dict):
+        raise ValueError(f"{where} is damaged: it holds no facts.")
+    if found.get("schema", 0) > manifest.SCHEMA:
         raise ValueError(f"{where} was written by a newer version of this package.")
     return found
 
@@ -58,7 +60,9 @@ def curve(out: Path, title: str, value: str = "episode_return") -> Path:
     axes = figure.add_subplot()
     if rows:
         values = np.array([np.atleast_1d(row[value]) for row in rows])
-        axes.plot([row["step"] for row in rows], values, alpha=0.8)
+        axes.plot(
+            [row["step"] for row in rows], values, alpha=0.8, marker="." if len(rows) < 20 else ""
+        )
     axes.set(title=title, xlabel="environment steps", ylabel=value.replace("_", " "))
     axes.grid(alpha=0.3)
     figure.savefig(out / "curve.png", dpi=120)

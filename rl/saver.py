@@ -72,13 +72,21 @@ class Saver:
         None where the run was killed before its first: it begins again.
         """
         if step is None and not self.checkpoints.steps():
+            if self.log.manifest.get("resumed", [{}])[-1].get("was") == "done":
+                raise ValueError(f"{self.log.out} is done and its checkpoints are gone.")
+            print("no checkpoint yet: the run begins again", flush=True)
             self.blocks.keep([])
             self.log.rewind(-1)
             return None
         step, state = self.checkpoints.restore(_without_rows(like), step)
         if hasattr(state, "replay"):
             self.rows = int(state.replay.written[0])
-            state = state._replace(replay=self._filled(like.replay))
+            try:
+                state = state._replace(replay=self._filled(like.replay))
+            except ValueError as error:
+                earlier = [s for s in self.checkpoints.steps() if s < step]
+                others = f" Earlier checkpoints in {self.checkpoints.folder}: {earlier}."
+                raise ValueError(f"{error}{others if earlier else ''}") from error
         self.checkpoints.drop_after(step)
         self._tidy(like)
         self.log.rewind(step)

@@ -51,6 +51,15 @@ def test_the_last_three_and_the_best_are_kept(saved: Checkpoints) -> None:
         saved.restore(state(0), 2)
 
 
+def test_a_resumed_run_still_knows_its_best(saved: Checkpoints) -> None:
+    again = Checkpoints(saved.folder, ABOUT)
+    again.save(6, state(6), 2.0)
+    assert again.steps() == [1, 4, 5, 6]
+    for step, score in ((7, 10.0), (8, 1.0), (9, 1.0), (10, 1.0)):
+        again.save(step, state(step), score)
+    assert again.steps() == [7, 8, 9, 10]
+
+
 def damaged(folder: Path, how: str) -> None:
     """Cut off or change the largest file: where the arrays are."""
     largest = max((p for p in folder.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)

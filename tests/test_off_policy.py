@@ -98,6 +98,15 @@ def test_what_cannot_be_resumed_is_refused(words: list[str], why: str) -> None:
         cli.parse(sac.Args, words)
 
 
+@pytest.mark.parametrize(
+    "facts", [{}, {"argv": []}, {"argv": ["a"], "seeds": []}, {"argv": ["a"], "seeds": [1]}, []]
+)
+def test_a_manifest_without_what_a_resume_needs_is_refused(facts: Any, tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text(json.dumps(facts))
+    with pytest.raises(ValueError, match=r"manifest\.json is damaged: it (has|holds) no"):
+        cli.parse(sac.Args, ["--resume", str(tmp_path)])
+
+
 def test_a_checkpoint_is_named_by_its_step() -> None:
     assert cli.step_of(Path("runs/sac/checkpoints/500")) == 500
     assert cli.step_of(Path("runs/sac")) is None

@@ -14,6 +14,7 @@ import pytest
 
 from experiments import cli, play, sac
 from rl import health, memory, record, runs
+from rl.saver import Saver
 from tests.test_off_policy import SMALL
 
 FACTS = {"seeds": [3, 4], "config": {}}
@@ -76,6 +77,18 @@ def test_what_was_spent_adds_up_over_all_tries(tmp_path: Path) -> None:
         log.spent("train")
         assert 100 < log.manifest["train_s"] < 110
         assert 0 <= log.manifest["evaluate_s"] < 10
+
+
+def test_a_resume_that_is_refused_leaves_the_run_as_it_was(tmp_path: Path) -> None:
+    with record.Record(tmp_path / "run", 40, algorithm="sac", env="x", **FACTS) as log:
+        log.log(1, row(1.0))
+        log.update(status="done")
+    before = (log.out / "manifest.json").read_text()
+    for step, why in ((7, "no checkpoint 7"), (None, "is done and its checkpoints are gone")):
+        with pytest.raises(ValueError, match=why), record.Record.again(log.out) as again:
+            Saver(again, 0).restore({"w": np.ones(2)}, step)
+        assert (log.out / "manifest.json").read_text() == before
+        assert len(runs.read_metrics(log.out)) == 1
 
 
 class Service(ModuleType):
@@ -198,7 +211,7 @@ def test_seeds_that_do_not_fit_train_in_groups_and_go_on_alone(
         str(tmp_path / "run"),
     ]
     monkeypatch.setattr("sys.argv", ["experiments/sac.py", *words])
-    monkeypatch.setattr(memory, "available", lambda: 5_000_000)
+    monkeypatch.setattr(memory, "available", lambda: 6_000_000)
     sac.main(cli.parse(sac.Args, words))
     assert "2 of 3 seeds fit in memory at a time" in capsys.readouterr().out
     found = {run.name: runs.read_manifest(run) for run in tmp_path.iterdir()}
