@@ -12,7 +12,7 @@ import tyro
 
 import envs
 from envs import render
-from rl import memory, record, runs
+from rl import manifest, memory, record, runs
 from rl.manifest import plain
 
 
@@ -63,23 +63,23 @@ def parse(args_type: Any, args: list[str]) -> Any:
 def _begun(args_type: Any, resume: Path) -> Any:
     """The arguments of the run at `resume`, which may name one of its checkpoints."""
     run = resume.parent.parent if resume.parent.name == "checkpoints" else resume
-    manifest = runs.read_manifest(run)
+    facts = runs.read_manifest(run)
     for name, kind in {"argv": list, "seeds": list, "config": dict}.items():
-        if not isinstance(manifest.get(name), kind) or not manifest[name]:
+        if not isinstance(facts.get(name), kind) or not facts[name]:
             raise ValueError(f"{run / 'manifest.json'} is damaged: it has no {name}.")
-    argv = manifest["argv"]
+    argv = facts["argv"]
     if Path(argv[0]).stem != Path(sys.argv[0]).stem:
         raise ValueError(f"{run} was begun by {argv[0]}: resume it with that.")
     args = parse(args_type, argv[1:])
-    seeds = manifest["seeds"]  # of all that argv named, those of this group
+    seeds = facts["seeds"]  # of all that argv named, those of this group
     args = replace(args, seed=seeds[0], seeds=len(seeds))
-    now, then = plain(args), manifest["config"]
-    for field in sorted(now.keys() | then.keys()):
-        if now.get(field) != then.get(field):
-            raise ValueError(
-                f"{run} has {field} = {then.get(field)}, and this version makes {now.get(field)} "
-                "of its flags: resume it with the commit in its manifest."
-            )
+    now, then = plain(args), facts["config"]
+    if now != then:
+        what = manifest.difference("config", then, now)
+        raise ValueError(
+            f"{run} has {what} as this version makes of its flags: "
+            "resume it with the commit in its manifest."
+        )
     return replace(args, out=run, resume=resume)
 
 

@@ -1,7 +1,7 @@
 """States of a run, exact and whole; a policy's parameters as one file.  Never pickle.
 
-A checkpoint carries the shapes, the meaning and a hash of what it holds, so that one that is
-damaged or of another run is refused by name instead of believed.
+A checkpoint carries the shapes and the meaning of what it holds, and is sealed with a hash of
+every file, so that one that is damaged or of another run is refused by name instead of believed.
 """
 
 import errno
@@ -20,10 +20,11 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from rl import memory, runs
+from rl import manifest, memory, runs
 from rl.types import Array, Params, PyTree
 
 KEEP = 3  # newest checkpoints, besides the best
+SEAL = "seal.json"  # hashes of a checkpoint's files, written last: without it, it is not complete
 
 
 class Checkpoints:
@@ -34,94 +35,99 @@ class Checkpoints:
 
     def __init__(self, folder: Path, about: Mapping[str, Any]) -> None:
         import orbax.checkpoint as ocp  # slow to import
-        from orbax.checkpoint import checkpoint_managers as managers
 
         logging.getLogger("absl").setLevel(logging.CRITICAL)  # it prints what it raises as well
-
-        def score(metrics: Any) -> float:
-            return metrics["score"]
-
-        best = managers.BestN(get_metric_fn=score, n=1)
-        keep = managers.AnyPreservationPolicy([managers.LatestN(KEEP), best])
         self.folder, self.about = folder, json.loads(json.dumps(about))
         self._args = ocp.args
         self._manager = ocp.CheckpointManager(
             folder.absolute(),
             options=ocp.CheckpointManagerOptions(
-                enable_async_checkpointing=False, preservation_policy=keep,
-                best_fn=score,  # or orbax forgets the scores with the process
-                cleanup_tmp_directories=True,
+                enable_async_checkpointing=False, cleanup_tmp_directories=True
             ),
-        )  # fmt: skip
+        )
 
     def steps(self) -> list[int]:
-        return sorted(self._manager.all_steps())
+        """Of the checkpoints that were written to their end."""
+        return sorted(s for s in self._manager.all_steps() if self._seal_of(s).is_file())
 
     def save(self, step: int, state: PyTree, score: float) -> None:
-        """Write `state` whole or not at all; OSError where it cannot be."""
+        """Write `state` whole or not at all, and delete what is kept no longer; or OSError."""
         free = shutil.disk_usage(self.folder).free
         if free < 1.5 * memory.size(state) + 1e6:  # orbax's own failure leaves its threads behind
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        about = {"about": self.about, "leaves": _leaves(state), "hash": fingerprint(state)}
+        about = {"about": self.about, "leaves": _leaves(state)}
         items = self._args.Composite(
             state=self._args.StandardSave(state), about=self._args.JsonSave(about)
         )
         try:
-            self._manager.save(step, args=items, metrics={"score": score}, force=True)
+            self._manager.save(step, args=items, force=True)
+            seal = {"score": score, "files": _hashes(self._seal_of(step).parent)}
+            runs.write(self._seal_of(step), json.dumps(seal).encode())
         except Exception as error:  # orbax raises whatever its parts do
             for part in self.folder.glob("*.orbax-checkpoint-tmp*"):
                 shutil.rmtree(part, ignore_errors=True)  # what a full disk should not hold
             raise OSError(str(error)) from error
+        finally:
+            self._delete_old()
 
-    def restore(self, like: PyTree, step: int | None = None) -> tuple[int, PyTree]:
-        """The newest state, or that of `step`, shaped as `like`; ValueError names what is wrong."""
-        steps = self.steps()
-        if step is None and steps:
-            step = steps[-1]
-        if step not in steps:
-            has = f"it has {steps}" if steps else "it has none"
+    def restore(self, like: PyTree, step: int) -> PyTree:
+        """The state at `step`, shaped as `like`; ValueError says what is wrong with it."""
+        where = self.folder / str(step)
+        if step not in self.steps():
+            has = f"it has {steps}" if (steps := self.steps()) else "it has none"
             raise ValueError(f"There is no checkpoint {step} in {self.folder}: {has}.")
-        try:
-            return step, self._read(step, like)
-        except ValueError as error:
-            good = [s for s in reversed(steps) if s != step and self._is_good(s, like)]
-            offer = f"The newest good one is {self.folder / str(good[0])}." if good else ""
-            raise ValueError(f"Checkpoint {self.folder / str(step)} {error} {offer}") from error
+        if self._seal(step).get("files") != _hashes(where):  # orbax's threads fail noisily
+            raise ValueError(f"Checkpoint {where} is damaged: its files do not match their seal.")
+        sealed = self._item(step, about=self._args.JsonRestore())
+        for name, wanted in self.about.items():
+            if (told := sealed["about"].get(name)) != wanted:
+                raise ValueError(
+                    f"Checkpoint {where} has {manifest.difference(name, told, wanted)}."
+                )
+        for name, shape in _leaves(like).items():
+            if (told := sealed["leaves"].get(name)) != shape:
+                raise ValueError(f"Checkpoint {where} has {name} as {told}, not {shape}.")
+        return self._item(step, state=self._args.StandardRestore(like))
 
     def drop_after(self, step: int) -> None:
         """Delete the checkpoints later than `step`."""
-        for later in [s for s in self.steps() if s > step]:
+        for later in [s for s in self._manager.all_steps() if s > step]:
             self._manager.delete(later)
 
-    def _read(self, step: int, like: PyTree) -> PyTree:
-        args = self._args
+    def _item(self, step: int, **items: Any) -> Any:
+        """What a checkpoint has by this name."""
         try:
-            found = self._manager.restore(step, args=args.Composite(about=args.JsonRestore()))
-            sealed = found["about"]
-            told, leaves, seal = sealed["about"], sealed["leaves"], sealed["hash"]
+            return self._manager.restore(step, args=self._args.Composite(**items))[
+                next(iter(items))
+            ]
         except Exception as error:  # orbax raises whatever its parts do
-            raise ValueError("cannot be read: it is damaged or not complete.") from error
-        for name, wanted in self.about.items():
-            if told.get(name) != wanted:
-                raise ValueError(f"has {name} {told.get(name)!r}, not {wanted!r}.")
-        for name, shape in _leaves(like).items():
-            if leaves.get(name) != shape:
-                raise ValueError(f"has {name} as {leaves.get(name)}; this run needs {shape}.")
-        try:
-            items = args.Composite(state=args.StandardRestore(like))
-            state = self._manager.restore(step, args=items)["state"]
-        except Exception as error:
-            raise ValueError("cannot be read: it is damaged or not complete.") from error
-        if fingerprint(state) != seal:
-            raise ValueError("is damaged: its contents do not match their hash.")
-        return state
+            raise ValueError(f"Checkpoint {self.folder / str(step)} cannot be read.") from error
 
-    def _is_good(self, step: int, like: PyTree) -> bool:
+    def _delete_old(self) -> None:
+        steps = self.steps()
+        best = max(steps, key=lambda s: (self._seal(s).get("score", -np.inf), s), default=None)
+        for old in [s for s in self._manager.all_steps() if s not in {*steps[-KEEP:], best}]:
+            self._manager.delete(old)
+
+    def _seal_of(self, step: int) -> Path:
+        return self.folder / str(step) / SEAL
+
+    def _seal(self, step: int) -> dict[str, Any]:
         try:
-            self._read(step, like)
-        except ValueError:
-            return False
-        return True
+            return json.loads(self._seal_of(step).read_text())
+        except (OSError, ValueError):
+            return {}
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    """Of every file of a checkpoint but its seal."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.name != SEAL:
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256")
+            found[str(path.relative_to(folder))] = digest.hexdigest()
+    return found
 
 
 def fingerprint(tree: PyTree) -> str:

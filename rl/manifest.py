@@ -88,3 +88,12 @@ def _cpu() -> str:
     except OSError:
         return platform.processor()
     return next((x.split(": ", 1)[1] for x in lines if x.startswith("model name")), "unknown")
+
+
+def difference(name: str, told: Any, wanted: Any) -> str:
+    """The first part of `told` that is not as in `wanted`, as NAME.FIELD = this, not that."""
+    if isinstance(told, dict) and isinstance(wanted, dict):
+        both = {k: (told.get(k, "nothing"), wanted.get(k, "nothing")) for k in told | wanted}
+        part = next(k for k, (one, other) in both.items() if one != other)
+        return difference(f"{name}.{part}", *both[part])
+    return f"{name} = {told!r}, not {wanted!r}"

@@ -71,33 +71,53 @@ class Saver:
 
         None where the run was killed before its first: it begins again.
         """
-        if step is None and not self.checkpoints.steps():
+        state, steps = None, self.checkpoints.steps()
+        if step is None and not steps:
             if self.log.manifest.get("resumed", [{}])[-1].get("was") == "done":
                 raise ValueError(f"{self.log.out} is done and its checkpoints are gone.")
             print("no checkpoint yet: the run begins again", flush=True)
-            self.blocks.keep([])
-            self.log.rewind(-1)
-            return None
-        step, state = self.checkpoints.restore(_without_rows(like), step)
-        if hasattr(state, "replay"):
-            self.rows = int(state.replay.written[0])
-            try:
-                state = state._replace(replay=self._filled(like.replay))
-            except ValueError as error:
-                earlier = [s for s in self.checkpoints.steps() if s < step]
-                others = f" Earlier checkpoints in {self.checkpoints.folder}: {earlier}."
-                raise ValueError(f"{error}{others if earlier else ''}") from error
+            step = -1
+        else:
+            step = steps[-1] if step is None else step
+            state = self._offering(like, step)
+        self.rows = int(state.replay.written[0]) if state and hasattr(state, "replay") else 0
         self.checkpoints.drop_after(step)
         self._tidy(like)
         self.log.rewind(step)
         return state
 
-    def _filled(self, like: Any) -> Any:
-        """The ring as it was when `rows` had been written."""
+    def _offering(self, like: Any, step: int) -> Any:
+        """The checkpoint of `step`; or what is wrong with it, and the newest that is good."""
+        try:
+            return self._whole(like, step)
+        except ValueError as error:
+            steps = reversed(self.checkpoints.steps())
+            good = next((s for s in steps if self._is_good(like, s)), None)
+            if good is None:
+                raise
+            offer = f"The newest good one is {self.checkpoints.folder / str(good)}."
+            raise ValueError(f"{error} {offer}") from error
+
+    def _is_good(self, like: Any, step: int) -> bool:
+        try:
+            self._whole(like, step)
+        except ValueError:
+            return False
+        return True
+
+    def _whole(self, like: Any, step: int) -> Any:
+        """The state at `step`, its replay filled."""
+        state = self.checkpoints.restore(_without_rows(like), step)
+        if not hasattr(state, "replay"):
+            return state
+        return state._replace(replay=self._filled(like.replay, int(state.replay.written[0])))
+
+    def _filled(self, like: Any, end: int) -> Any:
+        """The ring as it was when `end` rows had been written."""
         capacity = like.data.reward.shape[1]
-        first = max(0, self.rows - capacity)
-        slots = np.arange(first, self.rows) % capacity
-        rows = self.blocks.load(first, self.rows, like.data)
+        first = max(0, end - capacity)
+        slots = np.arange(first, end) % capacity
+        rows = self.blocks.load(first, end, like.data)
 
         def fill(ring: Any, rows: np.ndarray) -> jax.Array:
             whole = np.zeros(ring.shape, ring.dtype)
@@ -106,7 +126,7 @@ class Saver:
 
         return like._replace(
             data=jax.tree.map(fill, like.data, rows),
-            written=jnp.full(like.written.shape, self.rows, jnp.int32),
+            written=jnp.full(like.written.shape, end, jnp.int32),
         )
 
 
