@@ -63,7 +63,7 @@ class SAC:
         sound(
             self,
             nets=(alike, "hidden and critic_hidden of equal numbers, one for each block"),
-            layer_norm=(mlp or not self.layer_norm, "True with nets mlp only"),
+            layer_norm=(mlp or not self.layer_norm, "False with nets simbav2"),
             hidden=(min(self.hidden, default=1) > 0, "sizes of at least 1"),
             critic_hidden=(min(self.critic_hidden, default=1) > 0, "sizes of at least 1"),
             critics=(self.critics > 0, "a count of at least 1"),

@@ -136,5 +136,6 @@ def _check(task: Task) -> None:
 def _known(what: str, name: str, among: list[str]) -> str:
     if name in among:
         return name
-    near = difflib.get_close_matches(name, among, n=3, cutoff=0.6) if len(among) > 4 else []
-    raise ValueError(f"Unknown {what} {name!r}. Did you mean {', '.join(near or among)}?")
+    near = difflib.get_close_matches(name, among, n=3, cutoff=0.6)
+    hint = f"Did you mean {', '.join(near)}?" if near else f"There are {', '.join(among)}."
+    raise ValueError(f"Unknown {what} {name!r}. {hint}")

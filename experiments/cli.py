@@ -155,11 +155,11 @@ def over_seeds(f: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *args: jax.lax.map(lambda xs: f(*xs), args)
 
 
-def at_least_one(args: Any, *names: str) -> None:
-    """Raise unless each of these counts is positive."""
+def at_least(least: int, args: Any, *names: str) -> None:
+    """Raise unless each of these numbers is `least` or more."""
     for name in names:
-        if (count := getattr(args, name)) < 1:
-            raise ValueError(f"--{name.replace('_', '-')} is {count}; it needs at least 1.")
+        if not (value := getattr(args, name)) >= least:
+            raise ValueError(f"--{name.replace('_', '-')} is {value}; it needs at least {least}.")
 
 
 def use_threads(threads: int) -> None:

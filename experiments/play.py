@@ -122,7 +122,12 @@ def conclude(log: record.Record, episodes: int, video: bool) -> None:
         if status.startswith("stopped"):
             experiment = Path(log.manifest["argv"][0]).stem
             print(f"go on    python -m experiments.{experiment} --resume {run}")
-        sys.exit(f"{status}; the last good parameters are in {run}")
+            sys.exit(f"{status}; its parameters are in {run}")
+        kept = "the last good" if len(runs.read_metrics(run)) > 1 else "only the first"
+        sys.exit(
+            f"{status}; {run / 'diverged.json'} tells where, and {kept} parameters are beside it. "
+            "A lower learning rate may mend it."
+        )
     loaded = [load(run, seed) for seed in log.manifest["seeds"]]
     returns = np.stack([judge(*one, episodes) for one in loaded])
     log.update(

@@ -133,7 +133,8 @@ def learn(args: Args, env: Env, log: record.Record) -> None:
 
 def check(args: Args, env: Env) -> list[Args]:
     """Refuse what makes no sense, before anything is made; seeds in groups that fit in memory."""
-    cli.at_least_one(args, "steps", "seeds", "num_envs", "unroll", "eval_episodes")
+    cli.at_least(1, args, "steps", "seeds", "num_envs", "unroll", "eval_episodes")
+    cli.at_least(0, args, "save_s")
 
     def once(key: Key) -> Any:
         run = begin(args, env, key)

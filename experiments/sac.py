@@ -200,10 +200,9 @@ def first_rows(args: Args) -> int:
 
 def check(args: Args, env: Env) -> list[Args]:
     """Refuse what makes no sense, before anything is made; seeds in groups that fit in memory."""
-    cli.at_least_one(
-        args, "steps", "seeds", "num_envs", "updates_per_step", "batch_size", "n_step",
-        "eval_episodes",
-    )  # fmt: skip
+    cli.at_least(1, args, "steps", "seeds", "num_envs", "updates_per_step", "batch_size")
+    cli.at_least(1, args, "n_step", "buffer_size", "eval_episodes")
+    cli.at_least(0, args, "learning_starts", "evals", "save_s")
     if not 0 <= args.return_bound < math.inf:
         raise ValueError(f"--return-bound is {args.return_bound}; it takes a number above 0, or 0.")
     rows = args.buffer_size // args.num_envs

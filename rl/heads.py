@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
+from rl.train import sound
 from rl.types import Array
 
 
@@ -42,6 +43,14 @@ class HLGauss:
     bins: int = 101
     spread: float = 0.75  # std of that Gaussian, in bins
 
+    def __post_init__(self) -> None:
+        sound(
+            self,
+            high=(self.high > self.low, f"a number above low, {self.low}"),
+            bins=(self.bins > 1, "a count of at least 2"),
+            spread=(self.spread > 0, "a number above 0"),
+        )
+
     @property
     def outputs(self) -> int:
         return self.bins
@@ -73,6 +82,13 @@ class C51:
     low: float = -10.0
     high: float = 10.0
     bins: int = 101
+
+    def __post_init__(self) -> None:
+        sound(
+            self,
+            high=(self.high > self.low, f"a number above low, {self.low}"),
+            bins=(self.bins > 1, "a count of at least 2"),
+        )
 
     @property
     def outputs(self) -> int:

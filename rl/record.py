@@ -118,7 +118,7 @@ class Record:
         try:
             write()
         except OSError as error:
-            said = f"could not write the {what}: {error.strerror or error}"
+            said = f"could not write the {what} in {self.out}: {error.strerror or error}"
             if self.strict:
                 raise ValueError(f"{said}.") from error
             self.warn(said)

@@ -1,5 +1,6 @@
 """Trainable parameters: a pytree and its optimiser state, stepped together."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -30,8 +31,8 @@ def descend(
 
 
 def sound(agent: Any, **takes: tuple[bool, str]) -> None:
-    """Raise for the first hyperparameter that is not `(well, "what it takes")`."""
-    for name, (well, what) in takes.items():
-        if not well:
-            kind, value = type(agent).__name__, getattr(agent, name)
-            raise ValueError(f"{kind}'s {name} is {value}; it takes {what}.")
+    """Raise for the first hyperparameter that is no finite number, or not `(well, "its kind")`."""
+    for name, value in vars(agent).items():
+        well, what = takes.get(name, (True, "a number"))
+        if not well or (isinstance(value, float) and not math.isfinite(value)):
+            raise ValueError(f"{type(agent).__name__}'s {name} is {value}; it takes {what}.")

@@ -136,8 +136,14 @@ def test_a_disk_that_is_full_costs_no_checkpoint(
             patch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=4000))
             saver.save(2, state(2))
         told = capsys.readouterr().err
-        assert "could not write the checkpoint of step 2: No space left on device, at" in told
-        assert "could not write the checkpoint of step 2: No space left on device\n" in told
+        assert (
+            f"could not write the checkpoint of step 2 in {log.out}: No space left on device, at"
+            in told
+        )
+        assert (
+            f"could not write the checkpoint of step 2 in {log.out}: No space left on device\n"
+            in told
+        )
         assert len(log.manifest["warnings"]) == 2
         assert not list(saver.checkpoints.folder.glob("*tmp*"))
         assert same(saver.restore(state(0)), state(1))

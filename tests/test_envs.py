@@ -12,7 +12,7 @@ import envs
     ("name", "options", "told"),
     [
         ("HalfCheeta-v5", {}, r"Did you mean HalfCheetah-v5"),
-        ("Hopper-v5", {"physics": "bullet"}, r"Did you mean auto, native, mjx"),
+        ("Hopper-v5", {"physics": "bullet"}, r"There are auto, native, mjx"),
         ("Hopper-v5", {"forward_weight": 1.0}, r"Unknown field of Hopper-v5 'forward_weight'"),
         ("Hopper-v5", {"forward_reward_weight": "2"}, r"'2'; it takes a number"),
         ("Hopper-v5", {"reset_noise_scale": float("nan")}, r"reset_noise_scale is nan"),

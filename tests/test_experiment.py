@@ -206,7 +206,7 @@ def test_a_run_stopped_from_outside_keeps_its_policy(sent: signal.Signals, tmp_p
             process.kill()
     if sent == signal.SIGINT:
         assert process.returncode == 1
-        assert f"stopped by Ctrl-C; the last good parameters are in {out}" in said
+        assert f"stopped by Ctrl-C; its parameters are in {out}" in said
         assert (out / "curve.png").exists()
     env, policy, params = play.load(out)
     assert np.isfinite(play.judge(env, policy, params, 2)).all()

@@ -1,10 +1,13 @@
 """Critic heads and n-step returns against oracles in float64."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from agents.sac import SAC
 from rl import heads, returns
 from rl.types import Transition
 from tests.oracles import heads as head_oracle
@@ -58,3 +61,19 @@ def test_heads_are_the_oracles(rng: np.random.Generator) -> None:
     assert close(c51.value(as32[0]), head_oracle.c51_value(logits, -3, 4))
     for plant in (-as32[2], jnp.roll(as32[2], 1)):
         assert not close(c51.backup(as32[0], plant, *as32[3:]), moved)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: heads.C51(bins=1), "C51's bins is 1; it takes a count of at least 2"),
+        (lambda: heads.HLGauss(low=10.0), "HLGauss's high is 10.0; it takes a number above low"),
+        (lambda: heads.HLGauss(spread=0.0), "spread is 0.0"),
+        (lambda: SAC(target_entropy=float("nan")), "SAC's target_entropy is nan"),
+        (lambda: SAC(nets="simbav2", layer_norm=True), "it takes False with nets simbav2"),
+        (lambda: SAC(critics=2, subset=3), "subset is 3"),
+    ],
+)
+def test_hyperparameters_that_make_no_sense_are_refused(make: Callable, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        make()
