@@ -63,6 +63,9 @@ class TD3:
             gamma=(0 <= self.gamma <= 1, "a number in [0, 1]"),
             tau=(0 <= self.tau <= 1, "a number in [0, 1]"),
             delay=(self.delay > 0, "a count of at least 1"),
+            weight_decay=(self.weight_decay >= 0, "a number of at least 0"),
+            smoothing=(self.smoothing >= 0, "a number of at least 0"),
+            smoothing_clip=(self.smoothing_clip >= 0, "a number of at least 0"),
             exploration=(0 <= low <= high, "two numbers of at least 0, the lower first"),
         )
 
