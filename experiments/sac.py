@@ -205,6 +205,10 @@ def check(args: Args, env: Env) -> list[Args]:
     cli.at_least(0, args, "learning_starts", "evals", "save_s")
     if not 0 <= args.return_bound < math.inf:
         raise ValueError(f"--return-bound is {args.return_bound}; it takes a number above 0, or 0.")
+    if args.n_step > env.horizon:
+        raise ValueError(
+            f"--n-step is {args.n_step}; an episode of {args.env_name} has {env.horizon} steps."
+        )
     rows = args.buffer_size // args.num_envs
     if rows < first_rows(args):
         raise ValueError(
@@ -213,11 +217,12 @@ def check(args: Args, env: Env) -> list[Args]:
         )
     least = replace(args, buffer_size=first_rows(args) * args.num_envs)
     _, seen = jax.eval_shape(lambda key: begin(least, env, key), jax.random.key(0))
+    read = pace(args)[1] * args.agent.delay * args.batch_size * args.n_step  # in a tick
     return cli.groups(
         args,
-        2 * rows * memory.size(seen) // first_rows(args),  # and the phase's own copy
-        f"a replay of {args.buffer_size:,} steps",
-        "lower --buffer-size",
+        2 * (rows + read // args.num_envs) * memory.size(seen) // first_rows(args),  # and copies
+        f"a replay of {args.buffer_size:,} steps, of which {read:,} are read at a time,",
+        "lower --buffer-size" if rows * args.num_envs > read else "lower --batch-size or --n-step",
     )
 
 

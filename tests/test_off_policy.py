@@ -73,10 +73,12 @@ def test_heads_are_chosen_on_the_command_line_and_come_back(tmp_path: Path) -> N
     [
         (["--updates-per-step", "0"], "--updates-per-step is 0"),
         (["--learning-starts", "-1"], "--learning-starts is -1; it needs at least 0"),
+        (["--n-step", "1001"], "--n-step is 1001; an episode of InvertedPendulum-v5 has 1000"),
         (["--evals", "-1"], "--evals is -1"),
         (["--save-s", "nan"], "--save-s is nan"),
         (["--buffer-size", "300"], "must hold the 400 steps before learning starts"),
         (["--buffer-size", "100000000000"], "are free: lower --buffer-size"),
+        (["--batch-size", "100000000000"], "are free: lower --batch-size or --n-step"),
     ],
 )
 def test_what_makes_no_sense_is_refused(words: list[str], why: str, tmp_path: Path) -> None:
@@ -128,7 +130,9 @@ def test_a_run_of_another_experiment_or_version_is_not_resumed(
     manifest = json.loads(where.read_text())
     manifest["config"]["agent"]["gamma"] = 0.5
     where.write_text(json.dumps(manifest))
-    with pytest.raises(ValueError, match=r"has config.agent.gamma = 0.5, not 0.99.*commit in its manifest"):
+    with pytest.raises(
+        ValueError, match=r"has config.agent.gamma = 0.5, not 0.99.*commit in its manifest"
+    ):
         cli.parse(sac.Args, ["--resume", str(run)])
     monkeypatch.setattr("sys.argv", ["experiments/td3.py"])
     with pytest.raises(ValueError, match=r"was begun by experiments/sac\.py"):
