@@ -127,7 +127,9 @@ def main(args: Args) -> None:
     done = {(row["seed"], row["env"], row["who"]) for row in rows}
     wanted = [one for one in product(range(args.seeds), TASKS, SIDES) if one not in done]
     if wanted and not args.peers.is_file():
-        raise ValueError(f"No {args.peers}: benchmarks/peers/README.md says how to make it.")
+        raise ValueError(
+            f"--peers has no {args.peers}: benchmarks/peers/README.md says how to make it."
+        )
 
     def run(seed: int, env: str, who: str) -> Row:
         words = "--env", env, "--seed", seed, "--steps", args.steps

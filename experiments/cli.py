@@ -27,6 +27,10 @@ def guard(main: Callable[[], None]) -> None:
         main()
     except (ValueError, OSError, render.CannotRender) as error:
         sys.exit(f"error: {error}")
+    except (MemoryError, jax.errors.JaxRuntimeError) as error:
+        if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        sys.exit("error: Out of memory: lower the numbers of worlds, episodes or hidden units.")
     except KeyboardInterrupt:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -87,7 +91,10 @@ def record_of(args: Any) -> record.Record:
     """The record of a new run of `args`, or of that which they resume."""
     ways = {"track": args.track, "strict": args.when_full == "stop"}
     if args.resume:
-        return record.Record.again(args.out, **ways)
+        log = record.Record.again(args.out, **ways)
+        if (args.out / "diverged.json").exists():
+            print(f"it broke before ({log.before['status']}), and may again", flush=True)
+        return log
     seeds = list(range(args.seed, args.seed + args.seeds))
     algorithm = type(args.agent).__name__.lower()
     facts = {"algorithm": algorithm, "env": args.env_name, "config": args, "seeds": seeds}
@@ -166,5 +173,7 @@ def use_threads(threads: int) -> None:
     """Give XLA `threads` threads (0: all this process has); before JAX is first used."""
     if threads < 0:
         raise ValueError(f"--threads is {threads}; it needs a count, or 0 for all.")
+    if threads > (most := 16 * (os.cpu_count() or 1)):
+        raise ValueError(f"--threads is {threads}; it takes at most 16 for each core, {most}.")
     if threads:
         os.environ["NPROC"] = str(threads)

@@ -135,6 +135,8 @@ def conclude(log: record.Record, episodes: int, video: bool) -> None:
         parameters_sha256=[checkpoint.fingerprint(params) for _, _, params in loaded],
     )  # fmt: skip
     log.spent("evaluate")
+    if runs.read_manifest(run).get("eval_returns") is None:
+        sys.exit(f"The returns {np.mean(returns, 1)} are not in the manifest: make room for it.")
     if video:
         log.attempt("video", lambda: film(run, seed=None))
     print(f"play it  python -m experiments.play {run}")
@@ -145,7 +147,10 @@ def main(args: Args) -> None:
     if args.episodes < 1:
         raise ValueError(f"--episodes is {args.episodes}; it needs at least 1.")
     env, policy, params = load(args.run, args.seed)
-    seeds = runs.read_manifest(args.run)["seeds"] if args.seed is None else [args.seed]
+    facts = runs.read_manifest(args.run)
+    seeds = facts["seeds"] if args.seed is None else [args.seed]
+    if (status := facts.get("status", "done")) != "done":
+        print(f"note     the run is not done but {status}: this is the policy it has so far")
     if args.viewer:
         poses, _ = episode(env, policy, params, jax.random.key(0))
         render.view(env.task.model(), poses, env.control_dt)

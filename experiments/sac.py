@@ -209,18 +209,23 @@ def check(args: Args, env: Env) -> list[Args]:
         raise ValueError(
             f"--n-step is {args.n_step}; an episode of {args.env_name} has {env.horizon} steps."
         )
-    rows = args.buffer_size // args.num_envs
-    if rows < first_rows(args):
+    rows, first = args.buffer_size // args.num_envs, first_rows(args)
+    if rows < first:
         raise ValueError(
-            f"--buffer-size is {args.buffer_size:,}; it must hold the {args.learning_starts:,} "
+            f"--buffer-size is {args.buffer_size:,}; it must hold the {first * args.num_envs:,} "
             "steps before learning starts."
         )
-    least = replace(args, buffer_size=first_rows(args) * args.num_envs)
+    if args.steps <= first * args.num_envs:
+        raise ValueError(
+            f"--steps is {args.steps:,}; learning starts after {first * args.num_envs:,}: "
+            "lower --learning-starts, or --n-step or --num-envs where they need more."
+        )
+    least = replace(args, buffer_size=first * args.num_envs)
     _, seen = jax.eval_shape(lambda key: begin(least, env, key), jax.random.key(0))
     read = pace(args)[1] * args.agent.delay * args.batch_size * args.n_step  # in a tick
     return cli.groups(
         args,
-        2 * (rows + read // args.num_envs) * memory.size(seen) // first_rows(args),  # and copies
+        2 * (rows + read // args.num_envs) * memory.size(seen) // first,  # and copies
         f"a replay of {args.buffer_size:,} steps, of which {read:,} are read at a time,",
         "lower --buffer-size" if rows * args.num_envs > read else "lower --batch-size or --n-step",
     )

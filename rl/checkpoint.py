@@ -74,7 +74,7 @@ class Checkpoints:
         """The state at `step`, shaped as `like`; ValueError says what is wrong with it."""
         where = self.folder / str(step)
         if step not in self.steps():
-            has = f"it has {steps}" if (steps := self.steps()) else "it has none"
+            has = f"it has {', '.join(map(str, self.steps())) or 'none'}"
             raise ValueError(f"There is no checkpoint {step} in {self.folder}: {has}.")
         if self._seal(step).get("files") != _hashes(where):  # orbax's threads fail noisily
             raise ValueError(f"Checkpoint {where} is damaged: its files do not match their seal.")

@@ -46,6 +46,7 @@ class Record:
     def _open(self, out: Path, facts: dict[str, Any], track: Any, strict: bool) -> None:
         self.out, self.strict, self.before = out, strict, {}
         self.begun = self.lapped = time.perf_counter()
+        self.tracked = {n: [x["step"] for x in runs.read_rows(out / n)][-1:] for n in runs.ROWS}
         self._lock = runs.locked(out)
         self.shown: float | list[float] | None = None  # the last return there was
         self.judged: np.ndarray | None = None  # the last evaluation, of each seed
@@ -57,7 +58,6 @@ class Record:
         self.manifest: dict[str, Any] = {}
         self.update(**facts)
         self.board: Board | None = self._board()
-        self.tracked = {n: [x["step"] for x in runs.read_rows(out / n)][-1:] for n in runs.ROWS}
         self.tracker = None
         if track:
             try:
@@ -72,13 +72,15 @@ class Record:
 
     def rewind(self, step: int) -> None:
         """Forget every row after `step`: the run goes on from there and writes them again."""
-        if tries := self.manifest.get("resumed"):
-            tries[-1]["step"], self.before = max(step, 0), {}
-            self.update()
         kept = {
             name: [x for x in runs.read_rows(self.out / name) if x["step"] <= step]
             for name in runs.ROWS
         }
+        if tries := self.manifest.get("resumed"):
+            tries[-1]["step"], self.before = max(step, 0), {}
+            self.update()
+        if step > 0 and [row["step"] for row in kept[runs.ROWS[0]][-1:]] != [step]:
+            self.warn(f"{runs.ROWS[0]} has lost rows before step {step:,}")
         for name, rows in kept.items():
             lines = "".join(json.dumps(row) + "\n" for row in rows)
             runs.write(self.out / name, lines.encode())

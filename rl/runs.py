@@ -26,8 +26,15 @@ def write(path: Path, content: bytes) -> None:
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a file of JSON lines, if there is one; a last line cut off by a kill left out."""
-    lines = path.read_text().split("\n") if path.exists() else [""]
-    return [json.loads(line) for line in lines[:-1]]
+    rows, lines = [], path.read_bytes().split(b"\n") if path.exists() else [b""]
+    for number, line in enumerate(lines[:-1], 1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError as error:  # of JSON or of UTF-8
+            raise ValueError(
+                f"Line {number} of {path} is damaged: delete it to go on without."
+            ) from error
+    return rows
 
 
 def read_metrics(out: Path) -> list[dict[str, Any]]:

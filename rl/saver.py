@@ -4,11 +4,13 @@ A checkpoint is the run's state; the replay lies beside it in blocks of rows, ea
 once, so that a checkpoint writes only what is new.
 """
 
+import os
 import re
 import signal
+import sys
+import threading
 import time
 from pathlib import Path
-from types import FrameType
 from typing import Any, Self
 
 import jax
@@ -20,6 +22,7 @@ from rl.checkpoint import Checkpoints, fingerprint, write_tensors
 from rl.record import Record
 from rl.types import PyTree, Transition
 
+NAMES = {int(signal.SIGINT): "Ctrl-C", int(signal.SIGTERM): "SIGTERM"}
 NAME = re.compile(r"rows-(\d+)-(\d+)\.safetensors")
 
 
@@ -74,8 +77,10 @@ class Saver:
         state, steps = None, self.checkpoints.steps()
         if step is None and not steps:
             if self.log.manifest.get("resumed", [{}])[-1].get("was") == "done":
-                raise ValueError(f"{self.log.out} is done and its checkpoints are gone.")
-            print("no checkpoint yet: the run begins again", flush=True)
+                raise ValueError(
+                    f"{self.log.out} is done and has no checkpoint to go on from: begin a new run."
+                )
+            print("no checkpoint there: the run begins again", flush=True)
             step = -1
         else:
             step = steps[-1] if step is None else step
@@ -93,10 +98,10 @@ class Saver:
         except ValueError as error:
             steps = reversed(self.checkpoints.steps())
             good = next((s for s in steps if self._is_good(like, s)), None)
-            if good is None:
-                raise
-            offer = f"The newest good one is {self.checkpoints.folder / str(good)}."
-            raise ValueError(f"{error} {offer}") from error
+            path = self.checkpoints.folder / str(good)
+            mend = f"The newest good one is {path}: --resume {path}"
+            mend = mend if good is not None else "No other is good: begin a new run."
+            raise ValueError(f"{error} {mend}") from error
 
     def _is_good(self, like: Any, step: int) -> bool:
         try:
@@ -194,7 +199,8 @@ def _read(path: Path, like: Transition) -> Transition:
 class Stop:
     """A first Ctrl-C or SIGTERM asks a loop to end in good order, a second one ends it at once.
 
-    While it is entered, `asked` says what asked; empty if nothing did.
+    While it is entered, `asked` says what asked; empty if nothing did.  A thread listens, for
+    Python itself hears nothing, and of two signals the last, until a compiled program returns.
 
     Only in the main thread: elsewhere, signals are left to whoever has it.
     """
@@ -204,18 +210,26 @@ class Stop:
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> Self:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        ear, self._mouth = os.pipe()
+        os.set_blocking(self._mouth, False)
+        self._fd_before = signal.set_wakeup_fd(self._mouth)
+        for number in NAMES:
             if signal.getsignal(number) is not signal.SIG_IGN:  # as in the background of a script
-                self._before[number] = signal.signal(number, self._hear)
+                self._before[number] = signal.signal(number, lambda *_: None)
+        threading.Thread(target=self._listen, args=[ear], daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # pyright: ignore
+        signal.set_wakeup_fd(self._fd_before)
+        os.close(self._mouth)
 
-    def _hear(self, number: int, _: FrameType | None) -> None:
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = {signal.SIGINT: "stopped by Ctrl-C", signal.SIGTERM: "stopped by SIGTERM"}[
-            signal.Signals(number)
-        ]
+    def _listen(self, ear: int) -> None:
+        while heard := os.read(ear, 1):
+            if heard[0] in self._before:
+                if self.asked:
+                    print("\nstopped at once", file=sys.stderr, flush=True)
+                    os._exit(128 + heard[0])  # as shells have it
+                self.asked = f"stopped by {NAMES[heard[0]]}"
+        os.close(ear)

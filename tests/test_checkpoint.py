@@ -46,7 +46,7 @@ def test_the_last_three_and_the_best_are_kept(saved: Checkpoints) -> None:
     assert saved.steps() == [1, 3, 4, 5]
     for step in saved.steps():
         assert same(saved.restore(state(0), step), state(step))
-    with pytest.raises(ValueError, match=r"no checkpoint 2 in .*it has \[1, 3, 4, 5\]"):
+    with pytest.raises(ValueError, match=r"no checkpoint 2 in .*it has 1, 3, 4, 5\."):
         saved.restore(state(0), 2)
 
 
@@ -97,10 +97,10 @@ def test_the_newest_checkpoint_that_is_good_with_its_rows_is_offered(tmp_path: P
             saver.save(done, learner(done))
         (_, _, rows) = saver.blocks._all()[1]
         damage(rows, "cut")
-        with pytest.raises(ValueError, match=r"rows-.* cannot be read.*newest good one is .*/30\."):
+        with pytest.raises(ValueError, match=r"rows-.* cannot be read.*newest good one is .*/30:"):
             saver.restore(learner(0), 20)
         damage(next((saver.checkpoints.folder / "30" / "state").rglob("manifest.ocdbt")), "cut")
-        with pytest.raises(ValueError, match=r"/30 is damaged.*newest good one is .*/10\."):
+        with pytest.raises(ValueError, match=r"/30 is damaged.*newest good one is .*/10:"):
             Saver(log, 0).restore(learner(0))
         assert same(Saver(log, 0).restore(learner(0), 10), learner(10))
 

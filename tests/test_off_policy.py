@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 
 from experiments import cli, crossq, play, sac, simbav2, td3
 from rl import runs
-from rl.saver import Stop
 
 SMALL = shlex.split(
     "--env InvertedPendulum-v5 --no-video --steps 8000 --num-envs 4 --learning-starts 400 "
@@ -76,6 +74,8 @@ def test_heads_are_chosen_on_the_command_line_and_come_back(tmp_path: Path) -> N
         (["--n-step", "1001"], "--n-step is 1001; an episode of InvertedPendulum-v5 has 1000"),
         (["--evals", "-1"], "--evals is -1"),
         (["--save-s", "nan"], "--save-s is nan"),
+        (["--steps", "400"], "--steps is 400; learning starts after 400: lower"),
+        (["--threads", "1000000"], "--threads is 1000000; it takes at most 16 for each core"),
         (["--buffer-size", "300"], "must hold the 400 steps before learning starts"),
         (["--buffer-size", "100000000000"], "are free: lower --buffer-size"),
         (["--batch-size", "100000000000"], "are free: lower --batch-size or --n-step"),
@@ -137,17 +137,6 @@ def test_a_run_of_another_experiment_or_version_is_not_resumed(
     monkeypatch.setattr("sys.argv", ["experiments/td3.py"])
     with pytest.raises(ValueError, match=r"was begun by experiments/sac\.py"):
         cli.parse(td3.Args, ["--resume", str(run)])
-
-
-def test_a_first_signal_asks_and_a_second_one_ends() -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    with Stop() as stop:
-        assert not stop.asked
-        signal.raise_signal(signal.SIGTERM)
-        assert stop.asked == "stopped by SIGTERM"
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGTERM)
-    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_tick_lets_the_actor_learn_a_whole_time() -> None:

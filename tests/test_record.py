@@ -84,7 +84,7 @@ def test_a_resume_that_is_refused_leaves_the_run_as_it_was(tmp_path: Path) -> No
         log.log(1, row(1.0))
         log.update(status="done")
     before = (log.out / "manifest.json").read_text()
-    for step, why in ((7, "no checkpoint 7"), (None, "is done and its checkpoints are gone")):
+    for step, why in ((7, "no checkpoint 7"), (None, "is done and has no checkpoint")):
         with pytest.raises(ValueError, match=why), record.Record.again(log.out) as again:
             Saver(again, 0).restore({"w": np.ones(2)}, step)
         assert (log.out / "manifest.json").read_text() == before
