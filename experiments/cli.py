@@ -13,7 +13,6 @@ import tyro
 import envs
 from envs import render
 from rl import manifest, memory, record, runs
-from rl.manifest import plain
 
 
 def run(main: Callable[..., None], args_type: Any) -> None:
@@ -77,7 +76,7 @@ def _begun(args_type: Any, resume: Path) -> Any:
     args = parse(args_type, argv[1:])
     seeds = facts["seeds"]  # of all that argv named, those of this group
     args = replace(args, seed=seeds[0], seeds=len(seeds))
-    now, then = plain(args), facts["config"]
+    now, then = manifest.plain(args), facts["config"]
     if now != then:
         what = manifest.difference("config", then, now)
         raise ValueError(

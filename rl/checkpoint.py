@@ -78,7 +78,7 @@ class Checkpoints:
             raise ValueError(f"There is no checkpoint {step} in {self.folder}: {has}.")
         if self._seal(step).get("files") != _hashes(where):  # orbax's threads fail noisily
             raise ValueError(f"Checkpoint {where} is damaged: its files do not match their seal.")
-        sealed = self._item(step, about=self._args.JsonRestore())
+        sealed = self._item(step, "about", self._args.JsonRestore())
         for name, wanted in self.about.items():
             if (told := sealed["about"].get(name)) != wanted:
                 raise ValueError(
@@ -87,19 +87,17 @@ class Checkpoints:
         for name, shape in _leaves(like).items():
             if (told := sealed["leaves"].get(name)) != shape:
                 raise ValueError(f"Checkpoint {where} has {name} as {told}, not {shape}.")
-        return self._item(step, state=self._args.StandardRestore(like))
+        return self._item(step, "state", self._args.StandardRestore(like))
 
     def drop_after(self, step: int) -> None:
         """Delete the checkpoints later than `step`."""
         for later in [s for s in self._manager.all_steps() if s > step]:
             self._manager.delete(later)
 
-    def _item(self, step: int, **items: Any) -> Any:
+    def _item(self, step: int, name: str, how: Any) -> Any:
         """What a checkpoint has by this name."""
         try:
-            return self._manager.restore(step, args=self._args.Composite(**items))[
-                next(iter(items))
-            ]
+            return self._manager.restore(step, args=self._args.Composite(**{name: how}))[name]
         except Exception as error:  # orbax raises whatever its parts do
             raise ValueError(f"Checkpoint {self.folder / str(step)} cannot be read.") from error
 

@@ -22,8 +22,8 @@ from rl.checkpoint import Checkpoints, fingerprint, write_tensors
 from rl.record import Record
 from rl.types import PyTree, Transition
 
-NAMES = {int(signal.SIGINT): "Ctrl-C", int(signal.SIGTERM): "SIGTERM"}
-NAME = re.compile(r"rows-(\d+)-(\d+)\.safetensors")
+SIGNALS = {int(signal.SIGINT): "Ctrl-C", int(signal.SIGTERM): "SIGTERM"}
+BLOCK = re.compile(r"rows-(\d+)-(\d+)\.safetensors")
 
 
 class Saver:
@@ -98,9 +98,10 @@ class Saver:
         except ValueError as error:
             steps = reversed(self.checkpoints.steps())
             good = next((s for s in steps if self._is_good(like, s)), None)
-            path = self.checkpoints.folder / str(good)
-            mend = f"The newest good one is {path}: --resume {path}"
-            mend = mend if good is not None else "No other is good: begin a new run."
+            mend = "No other is good: begin a new run."
+            if good is not None:
+                path = self.checkpoints.folder / str(good)
+                mend = f"The newest good one is {path}: --resume {path}"
             raise ValueError(f"{error} {mend}") from error
 
     def _is_good(self, like: Any, step: int) -> bool:
@@ -175,7 +176,7 @@ class Blocks:
                 path.unlink()
 
     def _all(self) -> list[tuple[int, int, Path]]:
-        named = ((NAME.fullmatch(path.name), path) for path in self.folder.glob("rows-*"))
+        named = ((BLOCK.fullmatch(path.name), path) for path in self.folder.glob("rows-*"))
         return sorted((int(m[1]), int(m[2]), path) for m, path in named if m)
 
 
@@ -213,7 +214,7 @@ class Stop:
         ear, self._mouth = os.pipe()
         os.set_blocking(self._mouth, False)
         self._fd_before = signal.set_wakeup_fd(self._mouth)
-        for number in NAMES:
+        for number in SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:  # as in the background of a script
                 self._before[number] = signal.signal(number, lambda *_: None)
         threading.Thread(target=self._listen, args=[ear], daemon=True).start()
@@ -231,5 +232,5 @@ class Stop:
                 if self.asked:
                     print("\nstopped at once", file=sys.stderr, flush=True)
                     os._exit(128 + heard[0])  # as shells have it
-                self.asked = f"stopped by {NAMES[heard[0]]}"
+                self.asked = f"stopped by {SIGNALS[heard[0]]}"
         os.close(ear)
