@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import product
@@ -46,12 +46,12 @@ class Args:
     results: Path = ROOT / "results"
 
 
-def run_ours(args: Args, *words: Any) -> Row:
+def run_ours(experiment: str, *words: Any) -> Row:
     """Return of the last policy over fixed starts, and its evaluations on the way."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
-        own = "--threads", 1, "--no-video", "--out", out, *OURS[args.agent]
-        _said(sys.executable, "-m", f"experiments.{args.agent}", *words, *own)
+        own = "--threads", 1, "--no-video", "--out", out
+        _said(sys.executable, "-m", f"experiments.{experiment}", *words, *own)
         manifest, evals = runs.read_manifest(out), runs.read_rows(out / "evals.jsonl")
     returns = float(np.mean(manifest["eval_returns"]))
     curve = [[row["step"], float(np.mean(row["eval_return"]))] for row in evals]
@@ -75,6 +75,32 @@ def _said(*words: Any) -> str:
         last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise ValueError(f"{' '.join(map(str, words))} failed: {last}")
     return done.stdout
+
+
+def missing(path: Path, wanted: list[Row]) -> list[Row]:
+    """What no row of `path` has."""
+    rows = runs.read_rows(path)
+    return [want for want in wanted if not any(want.items() <= row.items() for row in rows)]
+
+
+def run_all(path: Path, wanted: list[Row], run: Callable[[Row], Row], jobs: int) -> list[Row]:
+    """The rows that are `wanted`; `run` makes those that `path` lacks, `jobs` at a time."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+    def one(want: Row) -> None:
+        row = want | run(want)
+        with path.open("a") as file:  # here, so that another run's failure does not lose it
+            file.write(json.dumps(row) + "\n")
+        print(f"{row['who']:5} {row['env']:16} seed {row['seed']}: {row['return']:.0f}", flush=True)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            for future in [pool.submit(one, want) for want in missing(path, wanted)]:
+                future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+    rows = runs.read_rows(path)
+    return [next(row for row in rows if want.items() <= row.items()) for want in wanted]
 
 
 def scores(rows: Iterable[Row], who: str, seeds: int) -> np.ndarray:
@@ -121,30 +147,20 @@ def figure(rows: list[Row]) -> Figure:
 def main(args: Args) -> None:
     args = args if args.steps else replace(args, steps=STEPS[args.agent])
     path = args.results / f"learning-{args.agent}.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    kept = runs.read_rows(path)
-    rows = [row for row in kept if row["steps"] == args.steps and row["seed"] < args.seeds]
-    done = {(row["seed"], row["env"], row["who"]) for row in rows}
-    wanted = [one for one in product(range(args.seeds), TASKS, SIDES) if one not in done]
-    if wanted and not args.peers.is_file():
-        raise ValueError(
-            f"--peers has no {args.peers}: benchmarks/peers/README.md says how to make it."
-        )
+    wanted = [
+        {"who": who, "env": env, "seed": seed, "steps": args.steps}
+        for seed, env, who in product(range(args.seeds), TASKS, SIDES)
+    ]
+    if missing(path, wanted) and not args.peers.is_file():
+        raise ValueError(f"No {args.peers}: benchmarks/peers/README.md says how to make it.")
 
-    def run(seed: int, env: str, who: str) -> Row:
-        words = "--env", env, "--seed", seed, "--steps", args.steps
-        found = run_ours(args, *words) if who == "ours" else run_peer(args, *words)
-        row = {"who": who, "env": env, "seed": seed, "steps": args.steps} | found
-        with path.open("a") as file:  # here, so that another run's failure does not lose it
-            file.write(json.dumps(row) + "\n")
-        print(f"{who:5} {env:16} seed {seed}: return {row['return']:.0f}", flush=True)
-        return row
+    def run(want: Row) -> Row:
+        words = [word for name in ("env", "seed", "steps") for word in (f"--{name}", want[name])]
+        if want["who"] == "sbx":
+            return run_peer(args, *words)
+        return run_ours(args.agent, *words, *OURS[args.agent])
 
-    with ThreadPoolExecutor(args.jobs) as pool:
-        try:
-            rows += [future.result() for future in [pool.submit(run, *one) for one in wanted]]
-        finally:
-            pool.shutdown(cancel_futures=True)
+    rows = run_all(path, wanted, run, args.jobs)
     compared = verdict(rows, args)
     path.with_suffix(".json").write_text(json.dumps(compared, indent=2) + "\n")
     if all(row.get("curve") for row in rows):

@@ -1,4 +1,4 @@
-"""A run's directory as it is written: manifest first, rows, evaluations, the and the bar."""
+"""A run's directory as it is written: manifest, rows, evaluations, policies; and the bar."""
 
 import calendar
 import json
@@ -93,7 +93,7 @@ class Record:
             self.judged = row.get("eval_return", self.judged)
 
     def __enter__(self) -> Self:
-        print(f"run      {self.out}", flush=True)
+        print(f"run      {self.out}\ncompiles before its first step", flush=True)
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, _: object) -> None:
