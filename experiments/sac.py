@@ -34,7 +34,7 @@ class Args:
     seed: int = 0  # of the first run
     seeds: int = 1  # independent runs, trained side by side
     num_envs: int = 1  # worlds per seed
-    updates_per_step: int = 1  # critic steps for each step of all worlds
+    updates_per_step: int = 1  # critic steps for each step of all worlds; over num_envs: the UTD
     batch_size: int = 256
     n_step: int = 1  # rewards in a target
     learning_starts: int = 10_000  # environment steps of random actions before that
@@ -153,6 +153,7 @@ def main(args: Args) -> None:
 def learn(args: Args, env: Env, log: record.Record) -> None:
     """The host's side: look in after each phase, until it is done, stopped or broken."""
     saver, (phases, each) = Saver(log, args.save_s), plan(args)
+    log.update(utd=args.updates_per_step / args.num_envs)
     fresh = jax.jit(cli.over_seeds(lambda key: begin(args, env, key)))
     keys = jax.vmap(jax.random.key)(jnp.array(log.manifest["seeds"]))  # the same alone, in company
     run = args.resume and saver.restore(jax.eval_shape(fresh, keys)[0], cli.step_of(args.resume))
@@ -169,7 +170,7 @@ def learn(args: Args, env: Env, log: record.Record) -> None:
         while (done := int(run.tick[0]) // each + 1) <= phases and not stop.asked:
             run, metrics, seen = train(run)
             metrics, step = jax.device_get(metrics), steps_after(args, done * each)
-            log.log(step, metrics)
+            log.log(step, metrics | {"updates": updates_after(args, done * each)})
             params = jax.device_get(args.agent.deploy(run.agent))
             if what := health.trouble(metrics, params):
                 stop.asked = f"failed: {what} by step {step:,}"
@@ -191,6 +192,11 @@ def learn(args: Args, env: Env, log: record.Record) -> None:
 def steps_after(args: Args, ticks: int) -> int:
     """Environment steps of a seed."""
     return (first_rows(args) + ticks * pace(args)[0]) * args.num_envs
+
+
+def updates_after(args: Args, ticks: int) -> int:
+    """Critic steps of a seed."""
+    return ticks * pace(args)[1] * args.agent.delay
 
 
 def first_rows(args: Args) -> int:

@@ -12,8 +12,8 @@ import numpy as np
 
 TAGS = {
     "episode_return": "charts/episodic_return", "episode_length": "charts/episodic_length",
-    "steps_per_s": "charts/SPS", "lr": "charts/learning_rate", "kl": "losses/approx_kl",
-    "clip_fraction": "losses/clipfrac", "q": "losses/qf_values",
+    "steps_per_s": "charts/SPS", "updates": "charts/updates", "lr": "charts/learning_rate",
+    "kl": "losses/approx_kl", "clip_fraction": "losses/clipfrac", "q": "losses/qf_values",
     "eval_return": "eval/episodic_return", "eval_length": "eval/episodic_length",
 }  # fmt: skip
 NOT_SHOWN = ("step", "wall_s", "returns", "lengths")

@@ -134,11 +134,15 @@ class Record:
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Append one line and move the bar; a value per seed is a list, what is NaN is left out."""
+        now = step, time.perf_counter() - self.begun
+        then, self.last = self.last or now, now  # the first line's time is mostly compiling
+        if now > then:
+            rate = (now[0] - then[0]) / (now[1] - then[1])
+            metrics = {**metrics, "steps_per_s": round(rate, 1)}
         row = self._append("metrics.jsonl", step, metrics)
         self.shown = row.get("episode_return", self.shown)
         self.failed += float(np.sum(row.get("failed", 0)))
-        self._bar(step, row["wall_s"])
-        self.last = step, row["wall_s"]
+        self._bar(row)
 
     def evaluated(self, step: int, returns: np.ndarray, lengths: np.ndarray) -> None:
         """Append an evaluation: every episode [seeds, episodes], and the means."""
@@ -204,15 +208,13 @@ class Record:
             path = self.out / f"policy-{seed}.safetensors"
             self.attempt(path.name, lambda p=path, x=mine: checkpoint.save_params(p, x))
 
-    def _bar(self, step: int, wall: float) -> None:
-        share = min(step / self.manifest["steps"], 1)
+    def _bar(self, row: dict[str, Any]) -> None:
+        step, share = row["step"], min(row["step"] / self.manifest["steps"], 1)
         shown = f"{'-':>8}" if self.shown is None else f"{np.mean(self.shown):8.1f}"
-        # The first line's time is mostly compiling.
-        then, before = self.last or (step, wall)
-        rate = f"{(step - then) / (wall - before):,.0f}" if wall > before else "-"
+        rate = f"{row['steps_per_s']:,.0f}" if "steps_per_s" in row else "-"
         line = (
             f"[{'#' * round(24 * share):24}] {share:4.0%}  {step:,} steps  return {shown}  "
-            f"{rate:>7} steps/s  {wall:.0f} s"
+            f"{rate:>7} steps/s  {row['wall_s']:.0f} s"
         ) + (f"  {self.failed:,.0f} worlds FAILED" if self.failed else "")
         if sys.stdout.isatty():
             print(f"\r{line}\x1b[K", end="" if share < 1 else "\n", flush=True)

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 
 from experiments import cli, crossq, play, sac, simbav2, td3
 from rl import runs
+from rl.checkpoint import named
 
 SMALL = shlex.split(
     "--env InvertedPendulum-v5 --no-video --steps 8000 --num-envs 4 --learning-starts 400 "
@@ -27,6 +29,14 @@ BINS = ["agent.head:c51", "--agent.head.low", "-5", "--agent.head.high", "5"]
 def trained(experiment: Any, out: Path, *words: str) -> Path:
     sac.main(cli.parse(experiment.Args, [*SMALL, "--out", str(out), *words]))
     return out
+
+
+def critic_steps(run: Path) -> list[int]:
+    """Of each seed, as the optimiser in the last checkpoint counted them."""
+    last = max((run / "checkpoints").iterdir(), key=lambda path: int(path.name))
+    state = ocp.StandardCheckpointer().restore((last / "state").absolute())
+    counts = [x for name, x in named(state["agent"]["critic"]["opt"]) if name.endswith("count")]
+    return np.asarray(counts[0]).tolist()
 
 
 @pytest.mark.parametrize(
@@ -49,6 +59,9 @@ def test_it_learns_to_balance_and_leaves_a_record(
     steps = [row["step"] for row in runs.read_metrics(run)]
     assert steps == sorted(set(steps))
     assert steps[-1] >= total
+    assert manifest["utd"] == 0.5  # two updates for each step of four worlds
+    assert critic_steps(run) == [runs.read_metrics(run)[-1]["updates"]] * 3
+    assert critic_steps(run)[0] == (steps[-1] - 400) / 2
     evals = runs.read_rows(run / "evals.jsonl")
     assert 3 <= len(evals) <= 4  # three phases of SAC have three
     assert np.shape(evals[0]["returns"]) == (3, 4)

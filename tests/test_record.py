@@ -129,7 +129,8 @@ def test_a_service_is_told_of_each_step_once(
         log.evaluated(4, np.ones((2, 5)), np.ones((2, 5)))
     assert [step for step, _ in fake.rows] == [1, 2, 3, 3, 4, 4]
     tag = "charts/episodic_return"
-    assert fake.rows[1][1] == {f"{tag}/seed_3": 2.0, f"{tag}/seed_4": 3.0}
+    assert fake.rows[0][1] == {f"{tag}/seed_3": 1.0, f"{tag}/seed_4": 2.0}
+    assert fake.rows[1][1]["charts/SPS/seed_3"] > 0
     assert [about["project"] for about in fake.began] == ["hopping", "hopping"]
     key = "id" if service == "wandb" else "name"
     assert fake.began[0][key] == fake.began[1][key]

@@ -15,6 +15,7 @@ import pytest
 from rl import runs
 
 ROOT = Path(__file__).parent.parent
+TIMES = "wall_s", "steps_per_s"
 COMMON = ["--env", "InvertedPendulum-v5", "--no-video", "--save-s", "0", "--eval-episodes", "2"]
 WORDS = {
     "ppo": ["--steps", "120000", "--num-envs", "16", "--unroll", "32", "--seeds", "2",
@@ -48,19 +49,19 @@ def told(run: Path) -> dict[str, list[dict[str, Any]]]:
     """What a run has recorded, but for the clock."""
     return {
         name: [
-            {k: v for k, v in row.items() if k != "wall_s"} for row in runs.read_rows(run / name)
+            {k: v for k, v in row.items() if k not in TIMES} for row in runs.read_rows(run / name)
         ]
         for name in runs.ROWS
     }
 
 
 def shown(run: Path) -> dict[str, list[tuple[int, float]]]:
-    """What TensorBoard shows of a run's first seed."""
+    """What TensorBoard shows of a run's first seed, but for the clock."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     board = EventAccumulator(str(run / "tb" / "seed_0"))
     board.Reload()
-    tags = board.Tags()["tensors"]
+    tags = set(board.Tags()["tensors"]) - {"charts/SPS"}
     return {
         tag: [(e.step, e.tensor_proto.float_val[0]) for e in board.Tensors(tag)] for tag in tags
     }
