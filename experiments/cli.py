@@ -12,6 +12,7 @@ import tyro
 
 import envs
 from envs import render
+from envs.simulation import Simulation
 from rl import manifest, memory, record, runs
 
 
@@ -86,8 +87,8 @@ def _begun(args_type: Any, resume: Path) -> Any:
     return replace(args, out=run, resume=resume)
 
 
-def record_of(args: Any) -> record.Record:
-    """The record of a new run of `args`, or of that which they resume."""
+def record_of(args: Any, env: Simulation) -> record.Record:
+    """The record of a new run of `args` in `env`, or of that which they resume."""
     ways = {"track": args.track, "strict": args.when_full == "stop"}
     if args.resume:
         log = record.Record.again(args.out, **ways)
@@ -96,7 +97,9 @@ def record_of(args: Any) -> record.Record:
         return log
     seeds = list(range(args.seed, args.seed + args.seeds))
     algorithm = type(args.agent).__name__.lower()
+    physics = type(env.physics).__name__.lower()
     facts = {"algorithm": algorithm, "env": args.env_name, "config": args, "seeds": seeds}
+    facts |= {"physics": physics, "horizon": env.horizon, "control_dt": env.control_dt}
     return record.Record(args.out, args.steps, **ways, **facts)
 
 

@@ -131,7 +131,7 @@ def conclude(log: record.Record, episodes: int, video: bool) -> None:
     loaded = [load(run, seed) for seed in log.manifest["seeds"]]
     returns = np.stack([judge(*one, episodes) for one in loaded])
     log.update(
-        eval_returns=returns, peak_memory_gb=manifest.peak_memory_gb(),
+        eval_seed=EVAL_SEED, eval_returns=returns, peak_memory_gb=manifest.peak_memory_gb(),
         parameters_sha256=[checkpoint.fingerprint(params) for _, _, params in loaded],
     )  # fmt: skip
     log.spent("evaluate")

@@ -143,7 +143,7 @@ def main(args: Args) -> None:
     env = envs.simulate(args.env, args.physics, threads=args.threads)
 
     def train(part: Args) -> None:
-        with cli.record_of(part) as log:
+        with cli.record_of(part, env) as log:
             learn(part, env, log)
             play.conclude(log, part.eval_episodes, part.video)
 

@@ -18,7 +18,6 @@ import jax
 import numpy as np
 
 SCHEMA = 2  # 1 does not say what the parts of a configuration are, and tells less of the machine
-PACKAGES = ("jax", "jaxlib", "flax", "optax", "mujoco", "mujoco-mjx", "gymnasium", "numpy")
 SETTINGS = ("JAX_", "XLA_", "NPROC", "OMP_", "MUJOCO_GL", "CUDA_VISIBLE_DEVICES")
 
 
@@ -29,20 +28,31 @@ def facts() -> dict[str, Any]:
         "run_id": os.urandom(6).hex(),
         "status": "running",
         "argv": [os.path.relpath(sys.argv[0]), *sys.argv[1:]],
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "started": now(),
         "git": _git(),
-        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "packages": {d.name: d.version for d in sorted(metadata.distributions(), key=_name)},
         "python": platform.python_version(),
         "machine": {
             "system": platform.platform(), "cpu": _cpu(), "cores": os.cpu_count(),
             "usable_cores": len(os.sched_getaffinity(0)),
             "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
-            "devices": [str(d) for d in jax.devices()],
+            "devices": [f"{d} {d.device_kind}" for d in jax.devices()],
         },
         "settings": {k: v for k, v in sorted(os.environ.items()) if k.startswith(SETTINGS)},
         "matmul_precision": jax.config.jax_default_matmul_precision,  # pyright: ignore
         "prng": jax.config.jax_default_prng_impl,  # pyright: ignore
+        "threefry_partitionable": jax.config.jax_threefry_partitionable,  # pyright: ignore
+        "x64": jax.config.jax_enable_x64,  # pyright: ignore
     }  # fmt: skip
+
+
+def now() -> str:
+    """UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _name(package: metadata.Distribution) -> str:
+    return package.name.lower()
 
 
 def peak_memory_gb() -> float:

@@ -101,9 +101,12 @@ class Record:
         if error is not None and self.before:
             self.manifest = {}
             self.update(**self.before)
-        elif error is not None and self.manifest["status"] == "running":
-            why = "stopped by Ctrl-C" if kind is KeyboardInterrupt else f"failed: {error}"
-            self.update(status=why.splitlines()[0])
+        else:
+            status = self.manifest["status"]
+            if error is not None and status == "running":
+                why = "stopped by Ctrl-C" if kind is KeyboardInterrupt else f"failed: {error}"
+                status = why.splitlines()[0]
+            self.update(status=status, ended=manifest.now())
         self._tell(lambda tracker: tracker.finish())
         os.close(self._lock)
         if kind is KeyboardInterrupt:

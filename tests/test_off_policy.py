@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,9 @@ def test_it_learns_to_balance_and_leaves_a_record(
     steps = [row["step"] for row in runs.read_metrics(run)]
     assert steps == sorted(set(steps))
     assert steps[-1] >= total
+    assert manifest["started"] < manifest["ended"]
+    assert manifest["physics"] == "native"
+    assert manifest["packages"]["jax"] == metadata.version("jax")
     assert manifest["utd"] == 0.5  # two updates for each step of four worlds
     assert critic_steps(run) == [runs.read_metrics(run)[-1]["updates"]] * 3
     assert critic_steps(run)[0] == (steps[-1] - 400) / 2
