@@ -26,15 +26,30 @@ def shown(row: dict[str, Any], seeds: int) -> Iterator[tuple[str, np.ndarray]]:
             yield TAGS.get(name, f"losses/{name}"), np.broadcast_to(np.asarray(value, float), seeds)
 
 
+def table(config: dict[str, Any]) -> str:
+    """Every hyperparameter in Markdown, by the name that it has on the command line."""
+
+    def lines(part: dict[str, Any], above: str) -> Iterator[str]:
+        for name, value in part.items():
+            if isinstance(value, dict):
+                yield from lines(value, f"{above}{name}.")
+            else:
+                yield f"| {above}{name} | {value} |"
+
+    return "\n".join(["| hyperparameter | value |", "|---|---|", *lines(config, "")])
+
+
 class Board:
     """TensorBoard's event files in `folder`, one run of its own for each of `seeds`.
 
-    Its own writer has a thread, in which the failure of a full disk cannot be met.
+    `about` is text in Markdown that each shows.  Their own writer has a thread, in which the
+    failure of a full disk cannot be met.
     """
 
-    def __init__(self, folder: Path, seeds: list[int], started: float) -> None:
+    def __init__(self, folder: Path, seeds: list[int], started: float, about: str) -> None:
         from tensorboard.compat.proto import event_pb2  # slow to import
         from tensorboard.plugins.scalar.summary_v2 import scalar_pb
+        from tensorboard.plugins.text.summary_v2 import text_pb
 
         shutil.rmtree(folder, ignore_errors=True)  # made anew of the rows: each step once
         self.started = started  # unix time of wall_s 0
@@ -43,7 +58,9 @@ class Board:
         self._files = [folder / f"seed_{seed}" / name for seed in seeds]
         for file in self._files:
             file.parent.mkdir(parents=True)
-            self._write(file, [self._event(wall_time=started, file_version="brain.Event:2")])
+            first = self._event(wall_time=started, file_version="brain.Event:2")
+            text = self._event(wall_time=started, summary=text_pb("hyperparameters", about))
+            self._write(file, [first, text])
 
     def show(self, *rows: dict[str, Any]) -> None:
         """Rows of metrics.jsonl or evals.jsonl."""

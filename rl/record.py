@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from rl import checkpoint, manifest, runs
-from rl.boards import Board, Tracker, service
+from rl.boards import Board, Tracker, service, table
 from rl.types import Params
 
 
@@ -68,7 +68,8 @@ class Record:
 
     def _board(self) -> Board:
         started = calendar.timegm(time.strptime(self.manifest["started"], "%Y-%m-%dT%H:%M:%SZ"))
-        return Board(self.out / "tb", self.manifest["seeds"], started)
+        about = table(self.manifest.get("config", {}))
+        return Board(self.out / "tb", self.manifest["seeds"], started, about)
 
     def rewind(self, step: int) -> None:
         """Forget every row after `step`: the run goes on from there and writes them again."""

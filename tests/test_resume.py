@@ -61,7 +61,7 @@ def shown(run: Path) -> dict[str, list[tuple[int, float]]]:
 
     board = EventAccumulator(str(run / "tb" / "seed_0"))
     board.Reload()
-    tags = set(board.Tags()["tensors"]) - {"charts/SPS"}
+    tags = set(board.Tags()["tensors"]) - {"charts/SPS", "hyperparameters"}
     return {
         tag: [(e.step, e.tensor_proto.float_val[0]) for e in board.Tensors(tag)] for tag in tags
     }
