@@ -77,6 +77,11 @@ def _said(*words: Any) -> str:
     return done.stdout
 
 
+def flags(want: Row) -> list[Any]:
+    """What an experiment, ours or a peer's, is told of a wanted row."""
+    return [word for name in ("env", "seed", "steps") for word in (f"--{name}", want[name])]
+
+
 def missing(path: Path, wanted: list[Row]) -> list[Row]:
     """What no row of `path` has."""
     rows = runs.read_rows(path)
@@ -155,10 +160,9 @@ def main(args: Args) -> None:
         raise ValueError(f"No {args.peers}: benchmarks/peers/README.md says how to make it.")
 
     def run(want: Row) -> Row:
-        words = [word for name in ("env", "seed", "steps") for word in (f"--{name}", want[name])]
         if want["who"] == "sbx":
-            return run_peer(args, *words)
-        return run_ours(args.agent, *words, *OURS[args.agent])
+            return run_peer(args, *flags(want))
+        return run_ours(args.agent, *flags(want), *OURS[args.agent])
 
     rows = run_all(path, wanted, run, args.jobs)
     compared = verdict(rows, args)

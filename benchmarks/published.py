@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 import numpy as np
 import tyro
 
-from benchmarks.learning import Row, run_all, run_ours
+from benchmarks.learning import Row, flags, run_all, run_ours
 from rl import stats
 
 ROOT = Path(__file__).parent
@@ -64,8 +64,7 @@ def main(args: Args) -> None:
     ]
 
     def run(want: Row) -> Row:
-        words = [word for name in ("env", "seed", "steps") for word in (f"--{name}", want[name])]
-        return run_ours(args.agent, *words, "--evals", 10, *SETTINGS[args.agent])
+        return run_ours(args.agent, *flags(want), "--evals", 10, *SETTINGS[args.agent])
 
     rows = run_all(args.results / f"published-{args.agent}.jsonl", wanted, run, args.jobs)
     ours = np.array([row["return"] for row in rows]).reshape(args.seeds, len(args.tasks))

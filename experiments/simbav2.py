@@ -4,7 +4,7 @@ python -m experiments.simbav2 --env Hopper-v5 --steps 1000000
 
 The settings are those of the authors for a million steps of MuJoCo; give other --steps to
 --agent.halve-lr too.
-Where no episode ends early they take one critic: --agent.critics 1.
+On dm_control's tasks, where no episode ends early, they take one critic: --agent.critics 1.
 """
 
 from dataclasses import dataclass

@@ -72,7 +72,9 @@ def test_what_was_spent_adds_up_over_all_tries(tmp_path: Path) -> None:
         log.spent("train")
         log.spent("evaluate")
         log.update(train_s=100.0)
+    assert log.manifest["ended"] >= log.manifest["started"]
     with record.Record.again(tmp_path / "run") as log:
+        assert log.manifest["ended"] is None
         log.spent("train")
         assert 100 < log.manifest["train_s"] < 110
         assert 0 <= log.manifest["evaluate_s"] < 10
