@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -23,6 +23,8 @@ import numpy as np
 import tyro
 from matplotlib.figure import Figure
 
+from benchmarks.measurements import SBX
+from benchmarks.process import Python, guard
 from rl import runs, stats
 
 ROOT = Path(__file__).parent
@@ -34,6 +36,7 @@ STEPS = {"ppo": 1_000_000, "sac": 100_000}
 OURS = {"ppo": (), "sac": ("--evals", 10)}
 PEER = {"ppo": ("sbx_ppo.py", "--num-envs", 8), "sac": ("sbx_off_policy.py", "sac", "--evals", 10)}
 Row = dict[str, Any]
+Command = Callable[..., str]  # a command, by its words; what it prints
 
 
 @dataclass(frozen=True)
@@ -46,35 +49,48 @@ class Args:
     results: Path = ROOT / "results"
 
 
-def run_ours(experiment: str, *words: Any) -> Row:
+def run_ours(command: Command, experiment: str, *words: Any) -> Row:
     """Return of the last policy over fixed starts, and its evaluations on the way."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
         own = "--threads", 1, "--no-video", "--out", out
-        _said(sys.executable, "-m", f"experiments.{experiment}", *words, *own)
+        command(sys.executable, "-m", f"experiments.{experiment}", *words, *own)
         manifest, evals = runs.read_manifest(out), runs.read_rows(out / "evals.jsonl")
     returns = float(np.mean(manifest["eval_returns"]))
     curve = [[row["step"], float(np.mean(row["eval_return"]))] for row in evals]
     return {"return": returns, "curve": curve, "commit": manifest["git"]["commit"]}
 
 
-def run_peer(args: Args, *words: Any) -> Row:
+def run_peer(command: Command, args: Args, *words: Any) -> Row:
     script, *own = PEER[args.agent]
-    said = _said(args.peers, ROOT / "peers" / str(script), *own, *words)
+    said = command(args.peers, ROOT / "peers" / str(script), *own, *words)
     told = json.loads(said.splitlines()[-1])
     return {"return": told["return"], "curve": told.get("curve", [])}
 
 
-def _said(*words: Any) -> str:
-    """What a command prints that has one core."""
-    one_core = os.environ | {"NPROC": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*map(str, words)], capture_output=True, text=True, check=False, env=one_core
-    )
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise ValueError(f"{' '.join(map(str, words))} failed: {last}")
-    return done.stdout
+class Commands:
+    """Commands that have a core each, from any thread; `end` ends those that still run."""
+
+    def __init__(self) -> None:
+        self.running: list[subprocess.Popen[str]] = []
+
+    def run(self, *words: Any) -> str:
+        """What a command prints."""
+        process = subprocess.Popen(
+            [*map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=os.environ | {"NPROC": "1", "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        self.running.append(process)
+        out, err = process.communicate()
+        self.running.remove(process)
+        if process.returncode:
+            last = (err.strip().splitlines() or ["it said nothing"])[-1]
+            raise ValueError(f"{' '.join(map(str, words))} failed: {last.removeprefix('error: ')}")
+        return out
+
+    def end(self) -> None:
+        for process in list(self.running):
+            process.kill()
 
 
 def flags(want: Row) -> list[Any]:
@@ -84,28 +100,63 @@ def flags(want: Row) -> list[Any]:
 
 def missing(path: Path, wanted: list[Row]) -> list[Row]:
     """What no row of `path` has."""
-    rows = runs.read_rows(path)
+    rows = [row for row in runs.read_rows(path) if "return" in row]
     return [want for want in wanted if not any(want.items() <= row.items() for row in rows)]
 
 
-def run_all(path: Path, wanted: list[Row], run: Callable[[Row], Row], jobs: int) -> list[Row]:
-    """The rows that are `wanted`; `run` makes those that `path` lacks, `jobs` at a time."""
+def mend(path: Path) -> None:
+    """End the last line of `path` if it lacks no more than that, or drop it if it was cut off."""
+    whole, _, last = (path.read_bytes() if path.exists() else b"").rpartition(b"\n")
+    if not last:
+        return
+    try:
+        json.loads(last)
+        runs.write(path, b"%b\n%b\n" % (whole, last) if whole else last + b"\n")
+    except ValueError:
+        print(f"the last line of {path} was cut off: its run is made again", flush=True)
+        runs.write(path, whole + b"\n" if whole else b"")
+
+
+def run_all(
+    path: Path, wanted: list[Row], run: Callable[[Row, Command], Row], jobs: int
+) -> list[Row]:
+    """The rows that are `wanted`; `run` makes those that `path` lacks, `jobs` at a time.
+
+    What runs when one of them fails is waited for; Ctrl-C ends it.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
+    mend(path)
+    commands, lacking = Commands(), missing(path, wanted)
+    print(f"{len(wanted) - len(lacking)} of {len(wanted)} runs are in {path}", flush=True)
 
     def one(want: Row) -> None:
-        row = want | run(want)
+        row = want | run(want, commands.run)
         with path.open("a") as file:  # here, so that another run's failure does not lose it
             file.write(json.dumps(row) + "\n")
         print(f"{row['who']:5} {row['env']:16} seed {row['seed']}: {row['return']:.0f}", flush=True)
 
     with ThreadPoolExecutor(jobs) as pool:
         try:
-            for future in [pool.submit(one, want) for want in missing(path, wanted)]:
+            for future in as_completed([pool.submit(one, want) for want in lacking]):
                 future.result()
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            commands.end()
+            raise
+        except ValueError:
+            print("one failed: waiting for those under way", flush=True)
+            raise
         finally:
             pool.shutdown(cancel_futures=True)
-    rows = runs.read_rows(path)
+    rows = [row for row in runs.read_rows(path) if "return" in row]
     return [next(row for row in rows if want.items() <= row.items()) for want in wanted]
+
+
+def at_least_one(**counts: int) -> None:
+    """Raise unless each of these is 1 or more."""
+    for name, count in counts.items():
+        if count < 1:
+            raise ValueError(f"--{name} is {count}; it needs at least 1.")
 
 
 def scores(rows: Iterable[Row], who: str, seeds: int) -> np.ndarray:
@@ -151,18 +202,19 @@ def figure(rows: list[Row]) -> Figure:
 
 def main(args: Args) -> None:
     args = args if args.steps else replace(args, steps=STEPS[args.agent])
+    at_least_one(steps=args.steps, seeds=args.seeds, jobs=args.jobs)
     path = args.results / f"learning-{args.agent}.jsonl"
     wanted = [
         {"who": who, "env": env, "seed": seed, "steps": args.steps}
         for seed, env, who in product(range(args.seeds), TASKS, SIDES)
     ]
-    if missing(path, wanted) and not args.peers.is_file():
-        raise ValueError(f"No {args.peers}: benchmarks/peers/README.md says how to make it.")
+    if missing(path, wanted):
+        Python(str(args.peers), SBX, "--peers").versions()  # before anything runs: is it there?
 
-    def run(want: Row) -> Row:
+    def run(want: Row, command: Command) -> Row:
         if want["who"] == "sbx":
-            return run_peer(args, *flags(want))
-        return run_ours(args.agent, *flags(want), *OURS[args.agent])
+            return run_peer(command, args, *flags(want))
+        return run_ours(command, args.agent, *flags(want), *OURS[args.agent])
 
     rows = run_all(path, wanted, run, args.jobs)
     compared = verdict(rows, args)
@@ -177,7 +229,4 @@ def main(args: Args) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args))
-    except ValueError as error:
-        sys.exit(f"error: {error}")
+    guard(lambda: main(tyro.cli(Args)))

@@ -3,7 +3,10 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +23,18 @@ print(json.dumps({"python": platform.python_version(), **found}))
 
 class Failed(Exception):
     """A process of a measurement that gave no result; says which, why, and how to mend it."""
+
+
+def guard(main: Callable[[], None]) -> None:
+    """Call `main`: what its user can mend is one sentence, and SIGTERM ends it as Ctrl-C does."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        main()
+    except (Failed, ValueError, OSError) as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        print("\nstopped: what was finished is kept", file=sys.stderr)
+        sys.exit(130)  # as shells have it
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ and Humanoid feel and pay for contacts.
 
 import json
 import os
-import sys
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -19,7 +18,8 @@ from typing import Annotated, Literal
 import numpy as np
 import tyro
 
-from benchmarks.learning import Row, flags, run_all, run_ours
+from benchmarks.learning import Command, Row, at_least_one, flags, run_all, run_ours
+from benchmarks.process import guard
 from rl import stats
 
 ROOT = Path(__file__).parent
@@ -43,7 +43,7 @@ class Args:
 
 def verdict(ours: np.ndarray, published: np.ndarray, tasks: tuple[str, ...]) -> str:
     """A table of returns [seeds, tasks] and [their seeds, tasks], and the comparison of IQMs."""
-    lines = [f"{'':16}{'ours':>24}{'published':>24}"]
+    lines = [f"{'mean (least-most)':16}{'ours':>23}{'published':>24}"]
     for task, mine, theirs in zip(tasks, ours.T, published.T, strict=True):
         inside = theirs.min() <= mine.mean() <= theirs.max()
         cells = (f"{x.mean():,.0f} ({x.min():,.0f}-{x.max():,.0f})" for x in (mine, theirs))
@@ -56,24 +56,21 @@ def verdict(ours: np.ndarray, published: np.ndarray, tasks: tuple[str, ...]) -> 
 
 
 def main(args: Args) -> None:
-    if args.seeds < 1 or not args.tasks:
-        raise ValueError("It needs at least one of --seeds and of --tasks.")
+    tasks = tuple(dict.fromkeys(args.tasks))
+    at_least_one(seeds=args.seeds, tasks=len(tasks), jobs=args.jobs)
     wanted: list[Row] = [
         {"who": args.agent, "env": env, "seed": seed, "steps": args.steps}
-        for seed, env in product(range(args.seeds), args.tasks)
+        for seed, env in product(range(args.seeds), tasks)
     ]
 
-    def run(want: Row) -> Row:
-        return run_ours(args.agent, *flags(want), "--evals", 10, *SETTINGS[args.agent])
+    def run(want: Row, command: Command) -> Row:
+        return run_ours(command, args.agent, *flags(want), "--evals", 10, *SETTINGS[args.agent])
 
     rows = run_all(args.results / f"published-{args.agent}.jsonl", wanted, run, args.jobs)
-    ours = np.array([row["return"] for row in rows]).reshape(args.seeds, len(args.tasks))
+    ours = np.array([row["return"] for row in rows]).reshape(args.seeds, len(tasks))
     known = json.loads((ROOT / "published.json").read_text())[args.agent][str(args.steps)]
-    print(verdict(ours, np.array([known[task] for task in args.tasks]).T, args.tasks))
+    print(verdict(ours, np.array([known[task] for task in tasks]).T, tasks))
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args))
-    except ValueError as error:
-        sys.exit(f"error: {error}")
+    guard(lambda: main(tyro.cli(Args)))

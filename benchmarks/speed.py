@@ -14,7 +14,7 @@ import tyro
 
 from benchmarks import rows
 from benchmarks.measurements import OURS, Args, Measurement, measurements
-from benchmarks.process import ROOT, Failed, Python
+from benchmarks.process import ROOT, Failed, Python, guard
 from benchmarks.rows import Pair
 
 
@@ -41,6 +41,8 @@ def main(args: Args) -> None:
         raise Failed(f"No row of {args.group} has {args.only!r} in its name; there are {every}.")
     if args.pairs is not None and args.pairs < 1:
         raise Failed(f"--pairs is {args.pairs}; a row needs at least 1, a claim 5.")
+    if min(args.worlds, default=0) < 1 or not args.seconds > 0:
+        raise Failed("--worlds needs counts of at least 1, and --seconds a time above 0.")
     # Before anything is measured: a peer that is missing should not be found out in an hour.
     sides = {one.theirs: one.theirs.versions() for one in wanted if one.theirs}
     host = rows.machine() | {"ours": Python(sys.executable, OURS).versions()}
@@ -61,7 +63,4 @@ def main(args: Args) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args))
-    except (Failed, ValueError) as error:
-        sys.exit(f"error: {error}")
+    guard(lambda: main(tyro.cli(Args)))

@@ -91,6 +91,10 @@ def record_of(args: Any, env: Simulation) -> record.Record:
     """The record of a new run of `args` in `env`, or of that which they resume."""
     ways = {"track": args.track, "strict": args.when_full == "stop"}
     if args.resume:
+        found = runs.read_manifest(args.out)
+        if args.resume == args.out and found.get("status") == "done" and "eval_returns" in found:
+            print(f"{args.out} is done: nothing to go on with. python -m experiments.play shows it")
+            sys.exit(0)
         log = record.Record.again(args.out, **ways)
         if (args.out / "diverged.json").exists():
             print(f"it broke before ({log.before['status']}), and may again", flush=True)

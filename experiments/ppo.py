@@ -109,10 +109,10 @@ def learn(args: Args, env: Env, log: record.Record) -> None:
     fresh = jax.jit(cli.over_seeds(lambda key: begin(args, env, key)))
     run = args.resume and saver.restore(jax.eval_shape(fresh, keys), cli.step_of(args.resume))
     run = fresh(keys) if run is None else run
+    log.save(jax.device_get(args.agent.deploy(run.agent)))
     train = cli.over_seeds(lambda run: phase(args, env, run))
     train = jax.jit(train, donate_argnums=0).lower(run).compile()
     log.spent("compile")
-    log.save(jax.device_get(args.agent.deploy(run.agent)))
     with Stop() as stop:
         while (done := int(run.iteration[0]) // each + 1) <= phases and not stop.asked:
             run, metrics = train(run)

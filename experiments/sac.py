@@ -126,10 +126,11 @@ def phase(args: Args, env: Env, run: Run) -> tuple[Run, Metrics, Transition]:
 
 
 def plan(args: Args) -> tuple[int, int]:
-    """Phases, and ticks in each."""
+    """Phases, and ticks in each: short enough for so many evaluations."""
     total = -(-max(args.steps - args.learning_starts, 1) // (args.num_envs * pace(args)[0]))
-    phases = -(-total * pace(args)[0] // PHASE)
-    return phases, -(-total // phases)
+    phases = max(-(-total * pace(args)[0] // PHASE), min(args.evals, total))
+    each = -(-total // phases)
+    return -(-total // each), each
 
 
 def evaluate(args: Args, env: Env, agent: PyTree) -> rollout.Episodes:
@@ -160,12 +161,12 @@ def learn(args: Args, env: Env, log: record.Record) -> None:
     if run is None:
         run, seen = fresh(keys)
         saver.see(seen)
+    log.save(jax.device_get(args.agent.deploy(run.agent)))
     train = cli.over_seeds(lambda run: phase(args, env, run))
     train = jax.jit(train, donate_argnums=0).lower(run).compile()
     judge = cli.over_seeds(lambda agent: evaluate(args, env, agent))
     judge = args.evals and jax.jit(judge).lower(run.agent).compile()
     log.spent("compile")
-    log.save(jax.device_get(args.agent.deploy(run.agent)))
     with Stop() as stop:
         while (done := int(run.tick[0]) // each + 1) <= phases and not stop.asked:
             run, metrics, seen = train(run)

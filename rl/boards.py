@@ -15,6 +15,8 @@ TAGS = {
     "steps_per_s": "charts/SPS", "updates": "charts/updates", "lr": "charts/learning_rate",
     "kl": "losses/approx_kl", "clip_fraction": "losses/clipfrac", "q": "losses/qf_values",
     "eval_return": "eval/episodic_return", "eval_length": "eval/episodic_length",
+    "episodes": "charts/episodes", "failed": "charts/failed",
+    "reused_starts": "charts/reused_starts",
 }  # fmt: skip
 NOT_SHOWN = ("step", "wall_s", "returns", "lengths")
 
@@ -47,13 +49,12 @@ class Board:
     """
 
     def __init__(self, folder: Path, seeds: list[int], started: float, about: str) -> None:
-        from tensorboard.compat.proto import event_pb2  # slow to import
-        from tensorboard.plugins.scalar.summary_v2 import scalar_pb
+        from tensorboard.compat.proto import event_pb2, summary_pb2  # slow to import
         from tensorboard.plugins.text.summary_v2 import text_pb
 
         shutil.rmtree(folder, ignore_errors=True)  # made anew of the rows: each step once
         self.started = started  # unix time of wall_s 0
-        self._event, self._scalar = event_pb2.Event, scalar_pb  # pyright: ignore
+        self._event, self._summary = event_pb2.Event, summary_pb2.Summary  # pyright: ignore
         name = f"events.out.tfevents.{started:.0f}"
         self._files = [folder / f"seed_{seed}" / name for seed in seeds]
         for file in self._files:
@@ -69,7 +70,8 @@ class Board:
             about = {"step": row["step"], "wall_time": self.started + row["wall_s"]}
             for tag, values in shown(row, len(events)):
                 for mine, x in zip(events, values, strict=True):
-                    mine.append(self._event(summary=self._scalar(tag, x), **about))
+                    value = self._summary.Value(tag=tag, simple_value=x)
+                    mine.append(self._event(summary=self._summary(value=[value]), **about))
         for file, mine in zip(self._files, events, strict=True):
             self._write(file, mine)
 

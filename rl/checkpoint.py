@@ -48,7 +48,11 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Of the checkpoints that were written to their end."""
-        return sorted(s for s in self._manager.all_steps() if self._seal_of(s).is_file())
+        return [s for s in self.every() if self._seal_of(s).is_file()]
+
+    def every(self) -> list[int]:
+        """Steps of all checkpoints, begun and finished."""
+        return sorted(self._manager.all_steps())
 
     def save(self, step: int, state: PyTree, score: float) -> None:
         """Write `state` whole or not at all, and delete what is kept no longer; or OSError."""
@@ -91,7 +95,7 @@ class Checkpoints:
 
     def drop_after(self, step: int) -> None:
         """Delete the checkpoints later than `step`."""
-        for later in [s for s in self._manager.all_steps() if s > step]:
+        for later in [s for s in self.every() if s > step]:
             self._manager.delete(later)
 
     def _item(self, step: int, name: str, how: Any) -> Any:
@@ -104,7 +108,7 @@ class Checkpoints:
     def _delete_old(self) -> None:
         steps = self.steps()
         best = max(steps, key=lambda s: (self._seal(s).get("score", -np.inf), s), default=None)
-        for old in [s for s in self._manager.all_steps() if s not in {*steps[-KEEP:], best}]:
+        for old in [s for s in self.every() if s not in {*steps[-KEEP:], best}]:
             self._manager.delete(old)
 
     def _seal_of(self, step: int) -> Path:

@@ -18,6 +18,8 @@ import jax
 import numpy as np
 
 SCHEMA = 2  # 1 does not say what the parts of a configuration are, and tells less of the machine
+# What a run's end tells, which one that is resumed has not come to.
+AT_THE_END = ("eval_seed", "eval_returns", "peak_memory_gb", "parameters_sha256")
 SETTINGS = ("JAX_", "XLA_", "NPROC", "OMP_", "MUJOCO_GL", "CUDA_VISIBLE_DEVICES")
 
 

@@ -39,7 +39,8 @@ class Record:
         attempt = {"at": now["started"], "git": now["git"], "was": found.get("status")}
         tries = [*found.get("resumed", []), attempt]
         tracked = service(track) if track else None
-        facts = found | {"status": "running", "ended": None, "resumed": tries}
+        facts = {name: fact for name, fact in found.items() if name not in manifest.AT_THE_END}
+        facts |= {"status": "running", "ended": None, "resumed": tries}
         self._open(out, facts, tracked, strict)
         self.before = found  # until the run goes on: a refusal leaves it as it was
         return self

@@ -45,6 +45,8 @@ def read_metrics(out: Path) -> list[dict[str, Any]]:
 def read_manifest(run: Path) -> dict[str, Any]:
     """The manifest of a run, of this schema or an older one."""
     where = run / "manifest.json"
+    if not run.exists():
+        raise ValueError(f"{run} is no run: there is no such directory.")
     if not where.is_file():
         raise ValueError(f"{run} is no run: it has no manifest.json.")
     try:
@@ -78,6 +80,8 @@ def curve(out: Path, title: str, value: str = "episode_return") -> Path:
 
 def free(out: Path) -> Path:
     """`out`, made, or the first numbered sibling no run lies in."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file: give --out a directory.")
     for number in range(1, 10_000):
         path = out if number == 1 else out.with_name(f"{out.name}-{number}")
         try:

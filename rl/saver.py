@@ -85,6 +85,9 @@ class Saver:
         else:
             step = steps[-1] if step is None else step
             state = self._offering(like, step)
+            later = [str(s) for s in self.checkpoints.every() if s > step]
+            dropped = f", without {', '.join(later)}" if later else ""
+            print(f"goes on from its checkpoint {step}{dropped}", flush=True)
         self.rows = int(state.replay.written[0]) if state and hasattr(state, "replay") else 0
         self.checkpoints.drop_after(step)
         self._tidy(like)
@@ -98,7 +101,7 @@ class Saver:
         except ValueError as error:
             steps = reversed(self.checkpoints.steps())
             good = next((s for s in steps if self._is_good(like, s)), None)
-            mend = "No other is good: begin a new run."
+            mend = "No other checkpoint is good: begin a new run."
             if good is not None:
                 path = self.checkpoints.folder / str(good)
                 mend = f"The newest good one is {path}: --resume {path}"
@@ -230,7 +233,8 @@ class Stop:
         while heard := os.read(ear, 1):
             if heard[0] in self._before:
                 if self.asked:
-                    print("\nstopped at once", file=sys.stderr, flush=True)
+                    said = "\nstopped at once: --resume goes on from the last checkpoint"
+                    print(said, file=sys.stderr, flush=True)
                     os._exit(128 + heard[0])  # as shells have it
                 self.asked = f"stopped by {SIGNALS[heard[0]]}"
         os.close(ear)

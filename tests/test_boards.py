@@ -44,7 +44,7 @@ def test_tensorboard_shows_what_a_run_was_made_with(tmp_path: Path) -> None:
         "| steps | 40 |", "| agent.is | PPO |", "| agent.lr | 0.0003 |",
         "| agent.hidden | [64, 64] |",
     ]  # fmt: skip
-    assert board.Tensors("charts/episodic_return")[0].tensor_proto.float_val[0] == 2.0
+    assert board.Scalars("charts/episodic_return")[0].value == 2.0
 
 
 @pytest.mark.parametrize("service", ["trackio", "wandb"])

@@ -75,4 +75,4 @@ with Stop():
         finally:
             process.kill()
     assert process.returncode == 128 + signal.SIGTERM
-    assert said == "\nstopped at once\n"
+    assert said == "\nstopped at once: --resume goes on from the last checkpoint\n"

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import signal
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from experiments import cli, crossq, play, sac, simbav2, td3
-from rl import runs
+from rl import record, runs
 from rl.checkpoint import named
 
 SMALL = shlex.split(
@@ -67,11 +68,43 @@ def test_it_learns_to_balance_and_leaves_a_record(
     assert critic_steps(run) == [runs.read_metrics(run)[-1]["updates"]] * 3
     assert critic_steps(run)[0] == (steps[-1] - 400) / 2
     evals = runs.read_rows(run / "evals.jsonl")
-    assert 3 <= len(evals) <= 4  # three phases of SAC have three
+    assert len(evals) == 4
     assert np.shape(evals[0]["returns"]) == (3, 4)
     assert np.allclose(np.mean(evals[0]["returns"], 1), evals[0]["eval_return"])
     env, policy, params = play.load(run, 1)
     assert np.isfinite(play.judge(env, policy, params, 2)).all()
+
+
+def test_a_run_goes_back_to_a_checkpoint_and_forgets_what_came_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--steps", "3000", "--save-s", "0"]
+    monkeypatch.setattr("sys.argv", ["sac.py", *SMALL, *words, "--out", str(tmp_path / "run")])
+    run = trained(sac, tmp_path / "run", *words)
+    whole, policy = runs.read_manifest(run), (run / "policy-0.safetensors").read_bytes()
+    with pytest.raises(SystemExit) as done:
+        sac.main(cli.parse(sac.Args, ["--resume", str(run)]))
+    assert done.value.code == 0
+    assert "is done: nothing to go on with" in capsys.readouterr().out
+    assert runs.read_manifest(run) == whole
+
+    first, *later = sorted(int(path.name) for path in (run / "checkpoints").iterdir())
+    back = str(run / "checkpoints" / str(first))
+    with monkeypatch.context() as patched:
+        patched.setattr(record.Record, "spent", lambda *_: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            sac.main(cli.parse(sac.Args, ["--resume", back]))
+    said = f"goes on from its checkpoint {first}, without {', '.join(map(str, later))}"
+    assert said in capsys.readouterr().out
+    assert [row["step"] for row in runs.read_metrics(run)][-1] == first
+    assert not runs.read_manifest(run).keys() & {"eval_returns", "parameters_sha256"}
+    assert (run / "policy-0.safetensors").read_bytes() != policy
+
+    sac.main(cli.parse(sac.Args, ["--resume", str(run)]))
+    again = runs.read_manifest(run)
+    assert again["status"] == "done"
+    assert again["eval_returns"] == whole["eval_returns"]
+    assert (run / "policy-0.safetensors").read_bytes() == policy
 
 
 def test_heads_are_chosen_on_the_command_line_and_come_back(tmp_path: Path) -> None:
@@ -107,8 +140,8 @@ def test_what_makes_no_sense_is_refused(words: list[str], why: str, tmp_path: Pa
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--resume", "nowhere"], "nowhere is no run"),
-        (["--resume=nowhere"], "nowhere is no run"),
+        (["--resume", "nowhere"], "nowhere is no run: there is no such directory"),
+        (["--resume=nowhere"], "nowhere is no run: there is no such directory"),
         (["--resume", "nowhere", "--seed", "1"], "takes no other flags"),
         (["--resume=nowhere", "--seed=1"], "takes no other flags"),
         (["--seed=1", "--resume=nowhere"], "takes no other flags"),
@@ -166,3 +199,15 @@ def test_a_tick_lets_the_actor_learn_a_whole_time() -> None:
     assert pace(20, 20) == (1, 1)  # REDQ
     assert pace(8, 1) == (1, 8)
     assert pace(2, 3) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("steps", "evals", "phases"),
+    [(100_000, 10, 90), (13_000, 20, 20), (10_025, 20, 13), (10_025, 0, 1), (10_001, 5, 1)],
+)
+def test_phases_are_short_enough_to_judge_as_often_as_asked(
+    steps: int, evals: int, phases: int
+) -> None:
+    found, each = sac.plan(sac.Args(steps=steps, evals=evals))
+    assert found == phases
+    assert 0 <= found * each - (steps - 10_000) < each  # rounded up to whole phases

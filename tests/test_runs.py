@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rl import record
+from rl import record, runs
 
 
 def test_rows_that_are_lost_or_damaged_are_told_of(
@@ -27,3 +27,10 @@ def test_rows_that_are_lost_or_damaged_are_told_of(
     with record.Record.again(log.out) as again:
         again.rewind(2)
     assert not capsys.readouterr().err
+
+
+def test_a_run_is_not_written_over_a_file(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("mine")
+    with pytest.raises(ValueError, match="taken is a file: give --out a directory"):
+        runs.free(tmp_path / "taken")
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
