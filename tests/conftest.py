@@ -1,10 +1,14 @@
 """Every test runs on CPU unless told otherwise, and hypothesis repeats itself on CI."""
 
 import os
+import signal
+
+from hypothesis import settings
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # before anything imports jax
 
-from hypothesis import settings
+# A shell that runs the tests in the background ignores Ctrl-C for all it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadline: the first example of a jitted property compiles it.
 settings.register_profile("robotrl", deadline=None, derandomize="CI" in os.environ)

@@ -189,8 +189,6 @@ def test_a_strange_or_damaged_run_is_refused(trained: Path, tmp_path: Path) -> N
 def test_a_run_stopped_from_outside_keeps_its_policy(sent: signal.Signals, tmp_path: Path) -> None:
     out = tmp_path / "run"
     words = [*SMALL, "--steps", "100000000", "--out", str(out)]
-    # A shell that runs the tests in the background ignores Ctrl-C for all it starts.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(
         [sys.executable, "-m", "experiments.ppo", *words],
         env=os.environ | {"JAX_PLATFORMS": "cpu"}, cwd=Path(__file__).parent.parent,

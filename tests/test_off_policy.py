@@ -2,10 +2,10 @@
 
 import json
 import shlex
+import signal
 from importlib import metadata
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import orbax.checkpoint as ocp
@@ -91,8 +91,7 @@ def test_a_run_goes_back_to_a_checkpoint_and_forgets_what_came_after(
     first, *later = sorted(int(path.name) for path in (run / "checkpoints").iterdir())
     back = str(run / "checkpoints" / str(first))
     with monkeypatch.context() as patched:
-        # Not the signal itself: a shell's background jobs ignore that.
-        patched.setattr(record.Record, "spent", Mock(side_effect=KeyboardInterrupt))
+        patched.setattr(record.Record, "spent", lambda *_: signal.raise_signal(signal.SIGINT))
         with pytest.raises(KeyboardInterrupt):
             sac.main(cli.parse(sac.Args, ["--resume", back]))
     said = f"goes on from its checkpoint {first}, without {', '.join(map(str, later))}"
