@@ -67,6 +67,7 @@ class PPO:
     minibatches: int = 64
     entropy_cost: float = 0.0
     max_grad_norm: float = 0.5
+    std: float = 1.0  # of actions, to begin with
     target_kl: float = 0.0  # mean KL of an epoch that the learning rate seeks; 0: leave it
 
     def __post_init__(self) -> None:
@@ -81,11 +82,12 @@ class PPO:
             epochs=(self.epochs > 0, "a count of at least 1"),
             minibatches=(self.minibatches > 0, "a count of at least 1"),
             max_grad_norm=(self.max_grad_norm > 0, "a number above 0"),
+            std=(self.std > 0, "a number above 0"),
             target_kl=(self.target_kl >= 0, "a number above 0, or 0 for none"),
         )
 
     def actor(self, action_dim: int) -> Gaussian:
-        return Gaussian(action_dim, self.hidden)
+        return Gaussian(action_dim, self.hidden, self.std)
 
     @property
     def critic(self) -> MLP:

@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -29,6 +30,7 @@ from envs.gym_mujoco.pusher import Pusher
 from envs.gym_mujoco.reacher import Reacher
 from envs.gym_mujoco.swimmer import Swimmer
 from envs.gym_mujoco.walker2d import Walker2d
+from envs.locomotion.joystick import Joystick
 from envs.physics.native import Native
 from envs.simulation import Simulation
 from envs.task import Task
@@ -52,6 +54,10 @@ TASKS: dict[str, Callable[..., Task]] = {
     "dmc-finger-spin": FingerSpin,
     "dmc-reacher-hard": ReacherHard,
     "dmc-walker-walk": WalkerWalk,
+    "go1-joystick-flat": partial(Joystick, "go1", "flat"),
+    "go1-joystick-rough": partial(Joystick, "go1", "rough"),
+    "go2-joystick-flat": partial(Joystick, "go2", "flat", measured=True),
+    "go2-joystick-rough": partial(Joystick, "go2", "rough", measured=True),
 }
 BACKENDS = ("native", "mjx")
 
@@ -96,7 +102,7 @@ def simulate(
     disturbance: Disturbance | None = None,
     threads: int = 0,
 ) -> Simulation:
-    """The environment of `task` on `physics`."""
+    """The environment of `task` on `physics`; `disturbance` in the place of the task's own."""
     _known("physics", physics, ["auto", *BACKENDS])
     _check(task)
     if physics == "auto":
@@ -111,7 +117,9 @@ def simulate(
     horizon = spec.horizon if max_episode_steps is None else max_episode_steps
     if not isinstance(horizon, int) or horizon < 1:
         raise ValueError(f"max_episode_steps is {horizon!r}; it takes a count of at least 1.")
-    return Simulation(task, stepper, horizon, disturbance)
+    disturbance = task.disturbance if disturbance is None else disturbance
+    nothing = disturbance == Disturbance()  # costs nothing
+    return Simulation(task, stepper, horizon, None if nothing else disturbance)
 
 
 def _check(task: Task) -> None:

@@ -4,15 +4,15 @@ Noise, bias and delay act on the readings before `observe`; delay acts on the ta
 `control`.  Everything is drawn anew at each reset and none of it is exported.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from envs.task import Readings
-from rl.types import Array, Key
+from rl.types import Array, Key, Readings
 
 Steps = tuple[int, int]  # least and most, in control steps, drawn per episode
 
@@ -29,9 +29,13 @@ class Disturbed(NamedTuple):
 
 @dataclass(frozen=True)
 class Disturbance:
-    """Ranges to draw from; the default disturbs nothing.  Keys are names of readings."""
+    """Ranges to draw from; the default disturbs nothing.
+
+    Keys are names of readings, or patterns of them: "*_pos" is every one that ends so.
+    """
 
     noise: Mapping[str, float] = field(default_factory=dict)  # std, in the reading's unit
+    jitter: Mapping[str, float] = field(default_factory=dict)  # half-range of uniform noise
     bias: Mapping[str, float] = field(default_factory=dict)  # half-range of a constant offset
     reading_delay: Steps = (0, 0)
     target_delay: Steps = (0, 0)
@@ -41,27 +45,29 @@ class Disturbance:
             least, most = getattr(self, name)
             if not 0 <= least <= most:
                 raise ValueError(f"{name} is {(least, most)}; it needs 0 <= least <= most steps.")
-        for kind in ("noise", "bias"):
+        for kind in ("noise", "jitter", "bias"):
             for name, size in getattr(self, kind).items():
                 if not 0 <= size < float("inf"):
                     raise ValueError(f"{kind} of {name!r} is {size}; it needs a finite size >= 0.")
 
     def check(self, readings: Readings) -> None:
         """Raise unless every disturbed reading exists and is a number, not a picture."""
-        for name in (*self.noise, *self.bias):
-            if name not in readings:
-                raise ValueError(f"No reading {name!r} to disturb; there are {sorted(readings)}.")
-            if not jnp.issubdtype(readings[name].dtype, jnp.floating):
-                raise ValueError(f"Reading {name!r} is {readings[name].dtype}; only delay fits it.")
+        for pattern in (*self.noise, *self.jitter, *self.bias):
+            found = [name for name in readings if fnmatchcase(name, pattern)]
+            if not found:
+                raise ValueError(
+                    f"No reading {pattern!r} to disturb; there are {sorted(readings)}."
+                )
+            for name in found:
+                if not jnp.issubdtype(readings[name].dtype, jnp.floating):
+                    raise ValueError(
+                        f"Reading {name!r} is {readings[name].dtype}; only delay fits it."
+                    )
 
     def begin(self, key: Key, readings: Readings, targets: Array) -> Disturbed:
         """A new episode: the past is as if a first reading and `targets` had always held."""
         bias_key, noise_key, reading_key, target_key = jax.random.split(key, 4)
-        keys = dict(zip(self.bias, jax.random.split(bias_key, max(len(self.bias), 1))))  # noqa: B905
-        bias = {
-            name: jax.random.uniform(keys[name], readings[name].shape, minval=-b, maxval=b)
-            for name, b in self.bias.items()
-        }
+        bias = _drawn(bias_key, _symmetric, self.bias, readings)
         told = self._measure(bias, noise_key, readings)
         return Disturbed(
             bias=bias,
@@ -82,13 +88,40 @@ class Disturbance:
         return queue[x.target_delay], x._replace(targets=queue)
 
     def _measure(self, bias: Readings, key: Key, readings: Readings) -> Readings:
-        keys = dict(zip(self.noise, jax.random.split(key, max(len(self.noise), 1))))  # noqa: B905
+        noise_key, jitter_key = jax.random.split(key)
+        added = (
+            bias,
+            _drawn(noise_key, jax.random.normal, self.noise, readings),
+            _drawn(jitter_key, _symmetric, self.jitter, readings),
+        )
         told = dict(readings)
-        for name, offset in bias.items():
-            told[name] = told[name] + offset
-        for name, std in self.noise.items():
-            told[name] = told[name] + std * jax.random.normal(keys[name], told[name].shape)
+        for offsets in added:
+            for name, offset in offsets.items():
+                told[name] = told[name] + offset
         return told
+
+
+def _drawn(
+    key: Key, draw: Callable[..., Array], sizes: Mapping[str, float], readings: Readings
+) -> Readings:
+    """An offset of each reading that `sizes` has a pattern of: `draw` times its size."""
+    found = {
+        name: size
+        for pattern, size in sizes.items()
+        for name in readings
+        if fnmatchcase(name, pattern)
+    }
+    # One draw for all: a key for each of many small readings takes longer than they do.
+    every = draw(key, (sum(readings[name].size for name in found),))
+    offsets, start = {}, 0
+    for name, size in found.items():
+        shape, end = readings[name].shape, start + readings[name].size
+        offsets[name], start = size * every[start:end].reshape(shape), end
+    return offsets
+
+
+def _symmetric(key: Key, shape: tuple[int, ...]) -> Array:
+    return jax.random.uniform(key, shape, minval=-1, maxval=1)
 
 
 def _draw(key: Key, steps: Steps) -> Array:

@@ -65,11 +65,12 @@ class Simulation:
 
     def restart(self, state: State) -> State:
         start_key, key = jax.random.split(state.key)
-        start = self._start(start_key, state.context)
+        context = self._next(state)
+        start = self._start(start_key, context)
         data = self.physics.reset(
             state.sim.data, state.done, start.qpos, start.qvel, start.params, self.task.spec.settle
         )
-        fresh = self._first(data, start, state.context, key)
+        fresh = self._first(data, start, context, key)
         return self.select(state.done, fresh, state)
 
     def select(self, done: Array, fresh: State, state: State) -> State:
@@ -89,7 +90,7 @@ class Simulation:
         failed |= ~all_finite(raw)
         reward, metrics = task.reward(before, raw, action, sim.command, sim.episode)
         terminated = task.terminated(raw, sim.episode) & ~failed
-        command, episode, inputs = task.advance(advance_key, raw, sim.command, sim.episode)
+        command, episode, inputs = task.advance(advance_key, raw, action, sim.command, sim.episode)
         told, disturbed = self._sense(disturbed, sense_key, raw)
         obs, memory = self._observe(told, raw, command, memory, episode)
         t = state.t + 1
@@ -106,6 +107,10 @@ class Simulation:
             key=key,
         )
 
+    def _next(self, state: State) -> PyTree:
+        key = jax.random.fold_in(state.key, 2)  # 0 and 1 are the halves of a split
+        return self.task.curriculum(key, state.context, state.sim.episode, state.terminated)
+
     def _start(self, key: Key, context: PyTree) -> Start:
         start = self.task.reset(key, context)
         return start._replace(params=self.physics.constants(start.params))
@@ -121,9 +126,10 @@ class Simulation:
         key, disturb_key, sense_key = jax.random.split(key, 3)
         raw, disturbed = self.physics.read(data), ()
         if self.disturbance:
-            self.disturbance.check(raw)
-            rest, _ = self.task.control(jnp.zeros(self.action_dim), raw, start.memory)
-            disturbed = self.disturbance.begin(disturb_key, raw, rest)
+            public = self._public(raw)
+            self.disturbance.check(public)
+            rest, _ = self.task.control(jnp.zeros(self.action_dim), public, start.memory)
+            disturbed = self.disturbance.begin(disturb_key, public, rest)
         told, disturbed = self._sense(disturbed, sense_key, raw)
         obs, memory = self._observe(told, raw, start.command, start.memory, start.episode)
         shape = jax.eval_shape(
@@ -148,14 +154,18 @@ class Simulation:
         self, disturbed: Disturbed | tuple[()], key: Key, raw: Readings
     ) -> tuple[Readings, Disturbed | tuple[()]]:
         if self.disturbance and isinstance(disturbed, Disturbed):
-            return self.disturbance.sense(disturbed, key, raw)
-        return raw, disturbed
+            return self.disturbance.sense(disturbed, key, self._public(raw))
+        return self._public(raw), disturbed
+
+    def _public(self, raw: Readings) -> Readings:
+        """What a robot has of the readings."""
+        return {name: x for name, x in raw.items() if name not in self.task.spec.privileged}
 
     def _observe(
         self, told: Readings, raw: Readings, command: PyTree, memory: PyTree, episode: PyTree
     ) -> tuple[Obs, PyTree]:
         obs, memory = self.task.observe(told, command, memory)
-        privileged = self.task.privileged(raw, episode)
+        privileged = self.task.privileged(raw, obs, episode)
         if privileged is not None:
             obs = (obs if isinstance(obs, dict) else {"policy": obs}) | {"critic": privileged}
         return obs, memory

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 
-from rl.types import Array, Key, Metrics, Obs, PyTree
+from envs.disturb import Disturbance
+from rl.types import Array, Key, Metrics, Obs, PyTree, Readings
 
-Readings = dict[str, Array]  # by the name of a sensor, a raw field or a camera
 ParamsByField = dict[str, Array]  # randomised MjModel fields, each of the model's own shape
 
 
@@ -39,10 +39,13 @@ class TaskSpec:
     substeps: int  # physics steps in a control step
     control_dt: float  # s
     horizon: int  # control steps
-    sensors: tuple[str, ...] = ()  # named sensors of the model: what a robot has
+    sensors: tuple[str, ...] = ()  # named sensors of the model
     fields: tuple[str, ...] = ()  # raw MjData fields: critics, rewards, tasks without hardware
+    privileged: tuple[str, ...] = ()  # those of both that no robot has: hidden from `observe`
     precise: tuple[str, ...] = ()  # those of `fields` read with their rounding remainder as well
     cameras: tuple[Camera, ...] = ()
+    command: tuple[tuple[str, str, float, float], ...] = ()  # its numbers: name, unit, least, most
+    speeds: tuple[float, ...] = ()  # most of each actuator's joint, in its unit a second
     rescale: bool = True  # actions in [-1, 1]; False: in the actuators' own range, not clipped
     derived: Literal["current", "lagged"] = "current"  # lagged: one substep late, as Gymnasium's
     settle: int = 0  # physics steps after a reset, before time 0
@@ -66,6 +69,11 @@ class Task(Protocol):
     @property
     def spec(self) -> TaskSpec: ...
 
+    @property
+    def disturbance(self) -> Disturbance:
+        """What stands between the task and its world, unless its user says otherwise."""
+        return Disturbance()
+
     def model(self) -> mujoco.MjModel: ...
 
     def context(self) -> PyTree:
@@ -85,15 +93,19 @@ class Task(Protocol):
         low, high = jnp.array(self.spec.low), jnp.array(self.spec.high)
         return rescale(action, low, high), memory
 
-    def privileged(self, raw: Readings, episode: PyTree) -> Obs | None:
-        """What only the critic may see; None where it sees what the policy does."""
+    def privileged(self, raw: Readings, obs: Obs, episode: PyTree) -> Obs | None:
+        """What the critic sees, where that is more than the policy's `obs`."""
         return None
 
     def advance(
-        self, key: Key, raw: Readings, command: PyTree, episode: PyTree
+        self, key: Key, raw: Readings, action: Array, command: PyTree, episode: PyTree
     ) -> tuple[PyTree, PyTree, dict[str, Array]]:
         """Next command, bookkeeping and inputs: resampling, pushes, air time."""
         return command, episode, {}
+
+    def curriculum(self, key: Key, context: PyTree, episode: PyTree, terminated: Array) -> PyTree:
+        """The context of the next episode, after one that ended so."""
+        return context
 
     def reward(
         self, before: Readings, after: Readings, action: Array, command: PyTree, episode: PyTree

@@ -47,8 +47,9 @@ def load(run: Path, seed: int | None = None) -> tuple[Simulation, Policy, Params
     found = runs.read_manifest(run)
     try:
         config, seeds, status = (found[name] for name in ("config", "seeds", "status"))
-        agent = AGENTS[found["algorithm"]](**_made(config["agent"]))
-        env = envs.make(found["env"], config["physics"], **_made(config["env"]))
+        agent = AGENTS[found["algorithm"]](**_made(config["agent"], PARTS))
+        parts = {type(x).__name__: type(x) for x in vars(envs.make_task(found["env"])).values()}
+        env = envs.make(found["env"], config["physics"], **_made(config["env"], parts))
     except (KeyError, TypeError) as error:
         raise ValueError(
             f"{run / 'manifest.json'} is damaged or of another version: {error!r}."
@@ -162,12 +163,12 @@ def main(args: Args) -> None:
     print(f"eval_return: {np.mean(returns):.1f}")
 
 
-def _made(config: dict[str, Any]) -> dict[str, Any]:
-    """The keyword arguments that `config` was written of."""
+def _made(config: dict[str, Any], parts: dict[str, type]) -> dict[str, Any]:
+    """The keyword arguments that `config` was written of, with objects of `parts`."""
 
     def made(x: Any) -> Any:
         if isinstance(x, dict):
-            return PARTS[x["is"]](**_made(x))
+            return parts[x["is"]](**_made(x, parts))
         return tuple(x) if isinstance(x, list) else x
 
     return {name: made(x) for name, x in config.items() if name != "is"}

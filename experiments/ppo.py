@@ -14,7 +14,9 @@ import tyro
 
 import envs
 from agents.ppo import PPO, State
+from envs.simulation import Simulation
 from experiments import cli, play
+from experiments.deploy import Deployer
 from rl import health, memory, record, rollout
 from rl.env import Env
 from rl.saver import Saver, Stop
@@ -102,9 +104,10 @@ def main(args: Args) -> None:
     cli.in_turn(check(args, env), train)
 
 
-def learn(args: Args, env: Env, log: record.Record) -> None:
+def learn(args: Args, env: Simulation, log: record.Record) -> None:
     """The host's side: look in after each phase, until it is done, stopped or broken."""
     saver, (phases, each) = Saver(log, args.save_s), plan(args)
+    deployer = Deployer(env, args.agent.policy(False, env.action_dim), args.env_name)
     keys = jax.vmap(jax.random.key)(jnp.array(log.manifest["seeds"]))  # the same alone, in company
     fresh = jax.jit(cli.over_seeds(lambda key: begin(args, env, key)))
     run = args.resume and saver.restore(jax.eval_shape(fresh, keys), cli.step_of(args.resume))
@@ -127,6 +130,7 @@ def learn(args: Args, env: Env, log: record.Record) -> None:
             log.spent("train")
             if saver.due or stop.asked or done == phases:
                 saver.save(step, run)
+                deployer.write(log, params, run.worlds)
                 log.spent("save")
     log.update(status=stop.asked or "done")
 

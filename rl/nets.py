@@ -1,5 +1,6 @@
 """Networks and the distributions they feed."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -102,11 +103,13 @@ class Gaussian(nn.Module):
 
     action_dim: int
     hidden: Sequence[int]
+    std: float = 1.0  # to begin with
 
     @nn.compact
     def __call__(self, x: Array) -> tuple[Array, Array]:
         mean = tanh_mlp((*self.hidden, self.action_dim), out_gain=0.01)(x)
-        log_std = self.param("log_std", nn.initializers.zeros, (self.action_dim,))
+        first = nn.initializers.constant(math.log(self.std))
+        log_std = self.param("log_std", first, (self.action_dim,))
         return mean, jnp.broadcast_to(log_std, mean.shape)
 
 

@@ -14,6 +14,7 @@ PyTree = Any
 Params = Any
 Obs = Any  # an array [..., O], or a dict such as {"policy": ..., "critic": ..., "image": ...}
 Metrics = dict[str, Array]
+Readings = dict[str, Array]  # of the world, by the name of a sensor, a raw field or a camera
 
 
 class Transition(NamedTuple):

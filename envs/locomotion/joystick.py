@@ -1,0 +1,242 @@
+"""A quadruped that walks as a joystick says: so fast forward, so fast sideways, turning so fast.
+
+Observation, reward, randomisation and timing are those of MuJoCo Playground's Go1 joystick task
+(Zakka et al. 2025, arXiv:2502.08844), but that the robot is told the action it gave last, not the
+one before.  With `measured` the policy sees only what the robot measures.
+"""
+
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import mujoco
+
+from envs.disturb import Disturbance
+from envs.disturb import Steps as Delay
+from envs.locomotion.legged import (
+    CONTROL_DT,
+    ROBOTS,
+    Legged,
+    Memory,
+    Robot,
+    blank_memory,
+    gravity,
+    turned,
+    within,
+)  # fmt: skip
+from envs.locomotion.push import Push, Pushes
+from envs.locomotion.terrain import FIELD, Plane, Steps
+from envs.locomotion.walking import Gait, Weights, standing, terms, tracking
+from envs.randomise import Ranges
+from envs.task import Readings, Start, Task, TaskSpec
+from rl.types import Array, Key, Metrics, Obs
+
+COMMAND = (("forward", "m/s", 1.5), ("left", "m/s", 0.8), ("turn left", "rad/s", 1.2))  # +-
+MOST = tuple(most for _, _, most in COMMAND)
+KEPT = (0.9, 0.25, 0.5)  # chance of a new command not to be 0
+HELD = 5.0  # s that a command is held, on average
+# Playground's: the ground's friction from 0.4 to 1.0, and so on.
+RANGES = Ranges(
+    friction=(0.4 / 0.6, 1.0 / 0.6), frictionloss=(0.9, 1.1), armature=(1.0, 1.05),
+    mass=(0.9, 1.1), payload=(-1.0, 1.0), com=(-0.05, 0.05), encoder=(-0.05, 0.05),
+)  # fmt: skip
+
+
+class Context(NamedTuple):
+    """What outlives an episode."""
+
+    level: Array  # [] int32, of the terrain; -1: any
+    reach: Array  # [] share of the commands' range
+
+
+class Episode(NamedTuple):
+    action: Array  # [12] the last
+    command_steps: Array  # [] int32 until a new command
+    gait: Gait
+    push: Push | tuple[()]
+    context: Context  # with the level that was drawn
+    steps: Array  # [] int32
+    tracked: Array  # [] sum over them of how well commands were followed, each in [0, 1]
+
+
+@dataclass(frozen=True)
+class Joystick(Task):
+    """Fields are flags: `--env.noise 0`."""
+
+    robot: Robot = "go1"
+    ground: Literal["flat", "rough"] = "flat"
+    measured: bool = False  # the policy sees what the robot measures: not its own velocity
+    history: int = 1  # frames of it that the policy sees
+    playground_timing: bool = False  # told the action before the last, and of a substep before
+    action_scale: float = 0.5  # rad
+    noise: float = 1.0  # of the readings, x Playground's
+    randomised: float = 0.0  # share of `ranges` to draw from
+    ranges: Ranges = RANGES
+    pushes: Pushes = Pushes()
+    reading_delay: Delay = (0, 0)  # control steps, drawn per episode
+    target_delay: Delay = (0, 0)
+    curriculum_on: bool = False  # levels and commands grow and shrink with what is mastered
+    level: int = -1  # of rough ground; -1: any
+    weights: Weights = Weights()
+
+    def __post_init__(self) -> None:
+        if self.history < 1:
+            raise ValueError(f"history is {self.history}; a policy sees at least 1 frame.")
+        if not -1 <= self.level < self.legged.terrain.levels:
+            most = self.legged.terrain.levels - 1
+            raise ValueError(f"level is {self.level}; {self.ground} ground has 0 to {most}.")
+        self.ranges.scaled(self.randomised).check(self.model(), "trunk")
+        Disturbance(reading_delay=self.reading_delay, target_delay=self.target_delay)
+
+    @cached_property
+    def legged(self) -> Legged:
+        terrain = Plane() if self.ground == "flat" else Steps()
+        return Legged(ROBOTS[self.robot], terrain)
+
+    @cached_property
+    def spec(self) -> TaskSpec:
+        public = ("orientation",) if self.measured else ("up", "velocity")
+        command = tuple((name, unit, -most, most) for name, unit, most in COMMAND)
+        return self.legged.spec(public, command, lagged=self.playground_timing)
+
+    @property
+    def disturbance(self) -> Disturbance:
+        sizes = {"*_pos": 0.03, "*_vel": 1.5, "gyro": 0.2}
+        # A quaternion turns a vector by twice what it is off.
+        sizes |= {"orientation": 0.025} if self.measured else {"up": 0.05, "velocity": 0.1}
+        return Disturbance(
+            jitter={name: self.noise * size for name, size in sizes.items()} if self.noise else {},
+            reading_delay=self.reading_delay, target_delay=self.target_delay,
+        )  # fmt: skip
+
+    def model(self) -> mujoco.MjModel:
+        return self.legged.model
+
+    def context(self) -> Context:
+        return Context(jnp.int32(self.level), jnp.float32(1))
+
+    def reset(self, key: Key, context: Context) -> Start:
+        keys = jax.random.split(key, 8)
+        levels = self.legged.terrain.levels
+        level = jnp.where(
+            context.level < 0, jax.random.randint(keys[0], (), 0, levels), context.level
+        )
+        pose, push = jnp.array(self.legged.pose), self.pushes.draw(keys[5])
+        spread = 0.5 if self.ground == "flat" else FIELD / 2
+        middle = self.legged.terrain.middle(level)
+        at = middle + jax.random.uniform(keys[1], (2,), minval=-spread, maxval=spread)
+        quat = turned(jax.random.uniform(keys[2], minval=-3.14, maxval=3.14))
+        height = self.legged.robot.height + self.legged.ground_below(at)
+        jolt = jax.random.uniform(keys[3], (6,), minval=-0.5, maxval=0.5)
+        most = jnp.array(MOST) * context.reach
+        episode = Episode(
+            jnp.zeros(12), self.hold(keys[6]), standing(), push if self.pushes else (),
+            Context(level, context.reach), jnp.int32(0), jnp.float32(0),
+        )  # fmt: skip
+        ranges = self.ranges.scaled(self.randomised)
+        return Start(
+            qpos=jnp.concatenate([at, height[None], quat, pose]),
+            qvel=jnp.concatenate([jolt, jnp.zeros(12)]),
+            params=ranges.draw(keys[7], self.model(), "trunk", "ground"),
+            command=jax.random.uniform(keys[4], (3,), minval=-most, maxval=most),
+            memory=blank_memory(self.history, 42 if self.measured else 45),
+            episode=episode,
+            inputs=self._inputs(episode),
+        )
+
+    def observe(self, readings: Readings, command: Array, memory: Memory) -> tuple[Obs, Memory]:
+        angles, speeds = self.legged.joints(readings)
+        known = () if self.measured else (readings["velocity"],)
+        down = gravity(readings) if self.measured else -readings["up"]
+        told = memory.before if self.playground_timing else memory.action
+        frame = jnp.concatenate([*known, readings["gyro"], down, angles, speeds, told])
+        if self.history == 1:
+            return jnp.concatenate([frame, command]), memory
+        frames = jnp.concatenate([frame[None], memory.history])
+        obs = jnp.concatenate([frames.ravel(), command])
+        return obs, memory._replace(history=frames[:-1])
+
+    def control(self, action: Array, readings: Readings, memory: Memory) -> tuple[Array, Memory]:
+        action = within(action)
+        targets = jnp.asarray(self.legged.pose) + self.action_scale * action
+        return targets, memory._replace(action=action, before=memory.action)
+
+    def privileged(self, raw: Readings, obs: Obs, episode: Episode) -> Obs:
+        angles, speeds = self.legged.joints(raw)
+        down = -raw["up"]
+        push = self.pushes.force(episode.push, self.legged.mass) if episode.push else jnp.zeros(3)
+        kicked = episode.push.on if episode.push else False
+        return jnp.concatenate([
+            obs, raw["gyro"], raw["accelerometer"], down, raw["velocity"], raw["angvel"],
+            angles, speeds, raw["actuator_force"], episode.gait.contact,
+            self.legged.feet(raw).velocity.ravel(), episode.gait.air_time, push,
+            jnp.float32(kicked)[None],
+        ])  # fmt: skip
+
+    def advance(
+        self, key: Key, raw: Readings, action: Array, command: Array, episode: Episode
+    ) -> tuple[Array, Episode, dict[str, Array]]:
+        command_key, hold_key, push_key = jax.random.split(key, 3)
+        left = episode.command_steps - 1
+        command = jnp.where(
+            left <= 0, self.next_command(command_key, command, episode.context.reach), command
+        )
+        episode = episode._replace(
+            action=within(action),
+            command_steps=jnp.where(left <= 0, self.hold(hold_key), left),
+            gait=episode.gait.advance(self.legged.feet(raw)),
+            push=self.pushes.advance(push_key, episode.push, CONTROL_DT) if episode.push else (),
+            steps=episode.steps + 1,
+            tracked=episode.tracked + tracking(raw, command)[0],
+        )
+        return command, episode, self._inputs(episode)
+
+    def reward(
+        self, before: Readings, after: Readings, action: Array, command: Array, episode: Episode
+    ) -> tuple[Array, Metrics]:
+        change, fell = within(action) - episode.action, self.terminated(after, episode)
+        parts = terms(self.legged, after, change, command, episode.gait, fell)
+        weights = asdict(self.weights)
+        total = sum(weights[name] * x for name, x in parts.items())
+        off = command - jnp.append(after["velocity"][:2], after["gyro"][2])
+        metrics = parts | {"velocity_error": jnp.linalg.norm(off[:2]), "turn_error": abs(off[2])}
+        return jnp.clip(total * CONTROL_DT, 0, 1e4), metrics
+
+    def terminated(self, raw: Readings, episode: Episode) -> Array:
+        return raw["upright"][2] < 0
+
+    def curriculum(
+        self, key: Key, context: Context, episode: Episode, terminated: Array
+    ) -> Context:
+        """Harder after an episode that followed its commands, easier after a fall."""
+        if not self.curriculum_on:
+            return context
+        mastered = (episode.tracked > 0.7 * episode.steps) & ~terminated
+        change = mastered.astype(jnp.int32) - terminated
+        levels = self.legged.terrain.levels
+        level = jnp.maximum(episode.context.level + change, 0)
+        anywhere = jax.random.randint(key, (), 0, levels)  # who has mastered all keeps up all
+        level = jnp.where(level < levels, level, anywhere)
+        reach = jnp.clip(context.reach + 0.1 * change, 0.3, 1.0)
+        return Context(level if self.level < 0 else context.level, reach)
+
+    def next_command(self, key: Key, command: Array, reach: Array) -> Array:
+        """The command [3] after `command`: each part kept, or 0, or drawn anew."""
+        new_key, zero_key, keep_key = jax.random.split(key, 3)
+        most = jnp.array(MOST) * reach
+        new = jax.random.uniform(new_key, (3,), minval=-most, maxval=most)
+        new *= jax.random.bernoulli(zero_key, jnp.array(KEPT))
+        return jnp.where(jax.random.bernoulli(keep_key, 0.5, (3,)), new, command)
+
+    def hold(self, key: Key) -> Array:
+        """Control steps until a new command."""
+        return jnp.round(jax.random.exponential(key) * HELD / CONTROL_DT).astype(jnp.int32)
+
+    def _inputs(self, episode: Episode) -> dict[str, Array]:
+        if not episode.push:
+            return {}
+        force = self.pushes.force(episode.push, self.legged.mass)
+        applied = jnp.zeros((self.model().nbody, 6))
+        return {"xfrc_applied": applied.at[self.model().body("trunk").id, :3].set(force)}

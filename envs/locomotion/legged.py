@@ -1,0 +1,177 @@
+"""What the tasks of quadrupeds share: the model, what is read from it, how actions reach motors."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+
+from envs.locomotion import quadruped
+from envs.locomotion.go1 import GO1
+from envs.locomotion.go2 import GO2
+from envs.locomotion.quadruped import (
+    ANGLES,
+    FOOT_AT,
+    FOOT_VELOCITY,
+    JOINTS,
+    LEGS,
+    SPEEDS,
+    Quadruped,
+)
+from envs.locomotion.terrain import Terrain
+from envs.task import TaskSpec
+from rl.types import Array, Readings
+
+ROBOTS = {"go1": GO1, "go2": GO2}
+Robot = Literal["go1", "go2"]
+
+Channel = tuple[str, str, float, float]  # of a command: name, unit, least, most
+
+CONTROL_DT = 0.02  # s
+HORIZON = 1000  # control steps
+FRICTION = 0.6  # of the ground
+# What a robot may measure besides its joints and `gyro`, and what none does.
+IMU = ("orientation", "up", "velocity", "linvel", "angvel", "upright", "position", "accelerometer")
+FIELDS = ("actuator_force",)
+
+
+class Memory(NamedTuple):
+    """What the robot carries."""
+
+    action: Array  # [12] the last
+    before: Array  # [12] the one before
+    history: Any  # [H - 1, F] earlier frames, newest first; () where there are none
+
+
+class Feet(NamedTuple):
+    """Where the feet are; all [4], but `velocity` [4, 3] m/s in the world."""
+
+    height: Array  # m, of their middle above the ground
+    contact: Array  # bool
+    velocity: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Legged:
+    """A quadruped on its ground."""
+
+    robot: Quadruped
+    terrain: Terrain
+    touching: Literal["feet", "all"] = "feet"  # what the ground holds up
+    timestep: float = 0.004  # s, of physics
+
+    @cached_property
+    def model(self) -> mujoco.MjModel:
+        spec = self.robot.spec()
+        bits = quadruped.FEET | (quadruped.BODY if self.touching == "all" else 0)
+        add_looks(spec)
+        self.terrain.put(spec, bits, FRICTION)
+        model = spec.compile()
+        model.opt.timestep = self.timestep
+        # One Newton iteration, as Playground has it.  Its line search ends after 5 trials, where
+        # MJX's has converged and MuJoCo's has not yet: with 50 the two agree.
+        model.opt.iterations, model.opt.ls_iterations = 1, 50
+        model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_EULERDAMP)
+        return model
+
+    @cached_property
+    def pose(self) -> np.ndarray:
+        """Joint angles [12] at which actions of 0 hold the robot, rad."""
+        return self.robot.pose()
+
+    @cached_property
+    def mass(self) -> float:
+        """kg."""
+        return float(self.robot.mass)
+
+    def spec(
+        self, public: tuple[str, ...], command: tuple[Channel, ...] = (), lagged: bool = False
+    ) -> TaskSpec:
+        """What a task reads and writes; of the IMU the robot has `gyro` and what is `public`."""
+        low, high = self.model.actuator_ctrlrange.T.tolist()
+        secret = (*(name for name in IMU if name not in public), *FOOT_AT, *FOOT_VELOCITY)
+        return TaskSpec(
+            actuators=JOINTS,
+            low=tuple(low),
+            high=tuple(high),
+            substeps=round(CONTROL_DT / self.timestep),
+            control_dt=CONTROL_DT,
+            horizon=HORIZON,
+            sensors=(*ANGLES, *SPEEDS, "gyro", *public, *secret),
+            fields=FIELDS,
+            privileged=(*secret, *FIELDS),
+            command=command,
+            speeds=tuple(motor.speed for _ in LEGS for motor in self.robot.motors),
+            rescale=False,
+            derived="lagged" if lagged else "current",
+        )
+
+    def joints(self, readings: Readings) -> tuple[Array, Array]:
+        """Angles [12] off `pose`, rad, and speeds [12], rad/s."""
+        return gather(readings, ANGLES) - self.pose, gather(readings, SPEEDS)
+
+    def beyond(self, angles: Array, share: float) -> Array:
+        """How far joints [12], as `joints` gives them, leave this share of their ranges, rad."""
+        low, high = share * self.robot.limits().T - self.pose
+        return jnp.sum(jnp.maximum(low - angles, 0) + jnp.maximum(angles - high, 0))
+
+    def ground_below(self, at: Array) -> Array:
+        """The highest ground [] under a robot that stands at `at` [2], however turned, m."""
+        reach = np.hypot(*self.robot.hip_at[:2]) + abs(self.robot.thigh_at[1])
+        turns = np.linspace(0, 2 * np.pi, 16, endpoint=False)
+        ring = reach * np.stack([np.cos(turns), np.sin(turns)], -1)
+        return jnp.max(self.terrain.height(at + jnp.array([(0.0, 0.0), *ring])))
+
+    def feet(self, raw: Readings) -> Feet:
+        at = jnp.stack([raw[name] for name in FOOT_AT])
+        height = at[:, 2] - self.terrain.height(at[:, :2])
+        velocity = jnp.stack([raw[name] for name in FOOT_VELOCITY])
+        return Feet(height, height <= self.robot.foot.radius, velocity)
+
+
+def gather(readings: Readings, names: tuple[str, ...]) -> Array:
+    """Readings of one number each, [len(names)]."""
+    return jnp.concatenate([readings[name] for name in names], axis=-1)
+
+
+def gravity(readings: Readings) -> Array:
+    """Unit vector [3] of gravity in the IMU's frame, of its `orientation` (w, x, y, z)."""
+    quat = readings["orientation"]
+    w, x, y, z = jnp.moveaxis(quat / jnp.linalg.norm(quat, axis=-1, keepdims=True), -1, 0)
+    return -jnp.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], -1)
+
+
+def turned(yaw: Array) -> Array:
+    """Quaternion [4] of a turn about the vertical, rad."""
+    return jnp.stack([jnp.cos(yaw / 2), jnp.zeros(()), jnp.zeros(()), jnp.sin(yaw / 2)])
+
+
+def blank_memory(frames: int, size: int) -> Memory:
+    """The memory of a robot that has not acted."""
+    rest = jnp.zeros(len(JOINTS))
+    return Memory(rest, rest, jnp.zeros((frames - 1, size)) if frames > 1 else ())
+
+
+def within(action: Array) -> Array:
+    return jnp.clip(action, -1, 1)
+
+
+def add_looks(spec: mujoco.MjSpec) -> None:
+    """A sky, a chequered ground and a light."""
+    texture = mujoco.mjtTexture
+    spec.add_texture(
+        name="sky", type=texture.mjTEXTURE_SKYBOX, builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
+        rgb1=(0.6, 0.7, 0.8), rgb2=(0.1, 0.15, 0.2), width=256, height=256,
+    )  # fmt: skip
+    spec.add_texture(
+        name="ground", type=texture.mjTEXTURE_2D, builtin=mujoco.mjtBuiltin.mjBUILTIN_CHECKER,
+        rgb1=(0.25, 0.3, 0.35), rgb2=(0.3, 0.36, 0.42), width=256, height=256,
+    )  # fmt: skip
+    names = [""] * mujoco.mjtTextureRole.mjNTEXROLE
+    names[mujoco.mjtTextureRole.mjTEXROLE_RGB] = "ground"
+    spec.add_material(name="ground", textures=names, texrepeat=(2, 2), texuniform=True)
+    spec.worldbody.add_light(
+        pos=(0, 0, 4), dir=(0, 0, -1), type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL
+    )

@@ -1,0 +1,85 @@
+"""A run's policy as an artefact that a robot runs: written with every checkpoint."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from envs.simulation import Simulation
+from rl import export, record
+from rl.policy import Policy
+from rl.rollout import Worlds
+from rl.spec import Spec
+from rl.types import Array, Params, PyTree, Readings
+
+GOLDEN = 16  # ticks that every runtime must reproduce
+
+
+class Deployer:
+    """Writes the artefacts of the policies that train in `env`, if a robot could run them."""
+
+    def __init__(self, env: Simulation, policy: Policy, name: str) -> None:
+        self.env, self.policy, self.name = env, policy, name
+        self.exporter: export.Exporter | None = None
+
+    @property
+    def possible(self) -> bool:
+        """The policy reads named sensors alone."""
+        spec = self.env.task.spec
+        return bool(spec.sensors) and not {*spec.fields} - {*spec.privileged} and not spec.cameras
+
+    def write(self, log: record.Record, params: Params, worlds: Worlds) -> None:
+        """An artefact of each seed: leaves [seeds, ...], and [seeds, N, ...] of the worlds."""
+        if not self.possible:
+            return
+        for i, seed in enumerate(log.manifest["seeds"]):
+            mine, sim = jax.device_get(
+                jax.tree.map(lambda x, i=i: x[i], (params, worlds.state.sim))
+            )
+            # Of worlds in mid-episode, as if they were ticks: golden vectors of all that happens.
+            seen = {n: _ticks(x) for n, x in sim.told.items()}, _ticks(sim.command)
+            self.exporter = self.exporter or self._exporter(mine)
+            made = self.exporter.artefact(mine, *seen)
+            path = artefact_of(log.out, seed)
+            log.attempt(path.name, lambda path=path, made=made: made.write(path))
+
+    def _exporter(self, params: Params) -> export.Exporter:
+        task, key = self.env.task, jax.random.key(0)
+        memory = jax.jit(lambda key: task.reset(key, task.context()).memory)(key)
+        public = [name for name in task.spec.sensors if name not in task.spec.privileged]
+        sensors = export.sensors(task.model(), public)
+        blank = {sensor.name: jnp.zeros(sensor.size) for sensor in sensors}
+        rest, _ = task.control(jnp.zeros(self.env.action_dim), blank, memory)
+        spec = Spec(
+            name=self.name,
+            sensors=sensors,
+            actuators=export.actuators(
+                task.model(), task.spec.actuators, rest.tolist(), task.spec.speeds
+            ),
+            command=export.channels(task.spec.command),
+            control_dt=task.spec.control_dt,
+            physics_dt=float(task.model().opt.timestep),
+        )
+        carry = memory, self.policy.init(params)
+        return export.Exporter(spec, task.model(), self._step, params, carry)
+
+    def _step(
+        self, params: Params, carry: PyTree, readings: Readings, command: Array
+    ) -> tuple[Array, PyTree]:
+        """What the simulation does between its readings and its targets."""
+        memory, inner = carry
+        obs, memory = self.env.task.observe(readings, command, memory)
+        # A deterministic policy draws nothing.
+        action, inner, _ = self.policy.step(params, inner, obs, jax.random.key(0))
+        targets, memory = self.env.task.control(action, readings, memory)
+        return targets, (memory, inner)
+
+
+def artefact_of(run: Path, seed: int) -> Path:
+    return run / f"artefact-{seed}.zip"
+
+
+def _ticks(x: Any) -> np.ndarray:
+    return np.resize(np.asarray(x, np.float32), (GOLDEN, *np.shape(x)[1:]))

@@ -1,0 +1,213 @@
+"""The deployable policy in one file: from named raw sensors and a command to actuator targets.
+
+A zip, so that it is replaced whole or not at all and goes to a robot as it is: the spec, the
+function compiled for JAX (StableHLO) and written out for numpy, its parameters, the model of the
+robot, golden vectors that every runtime must reproduce, and a hash of each.  Nothing in it is
+rebuilt from an agent or a task, and nothing is a pickle.
+"""
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from rl import runs
+from rl.program import Equation, Program
+from rl.spec import Sensor, Spec, from_facts
+
+SCHEMA = 1
+TOLERANCE = 1e-5  # of targets, in units of the actuators: float32 on another machine
+HASHES = "hashes.json"
+Leaves = Sequence[np.ndarray]
+
+
+class Deployed:
+    """A policy that runs: `step` from readings and command to targets, carrying its memory."""
+
+    def __init__(self, spec: Spec, call: Callable[..., Leaves], carry: Leaves) -> None:
+        self.spec, self._call, self._first = spec, call, carry
+        self.carry = carry
+
+    def reset(self) -> None:
+        """Forget all that was."""
+        self.carry = self._first
+
+    def step(self, readings: Mapping[str, np.ndarray], command: np.ndarray) -> np.ndarray:
+        """Targets [A] for readings by name, each [size], and a command [C]."""
+        flat = [self._of(readings, sensor) for sensor in self._sorted]
+        if np.shape(command) != (len(self.spec.command),):
+            names = ", ".join(channel.name for channel in self.spec.command)
+            raise ValueError(f"The command has shape {np.shape(command)}; it needs {names}.")
+        targets, *self.carry = self._call(self.carry, flat, np.asarray(command, np.float32))
+        return np.asarray(targets)
+
+    @property
+    def _sorted(self) -> list[Sensor]:
+        return sorted(self.spec.sensors, key=lambda sensor: sensor.name)
+
+    def _of(self, readings: Mapping[str, np.ndarray], sensor: Sensor) -> np.ndarray:
+        if sensor.name not in readings:
+            raise ValueError(f"No reading {sensor.name!r}; there are {', '.join(readings)}.")
+        value = np.asarray(readings[sensor.name], np.float32)
+        if value.shape != (sensor.size,):
+            raise ValueError(f"{sensor.name} has shape {value.shape}; it needs ({sensor.size},).")
+        return value
+
+
+@dataclass(frozen=True)
+class Golden:
+    """What came in and what went out, tick by tick: leaves [T, ...]."""
+
+    readings: dict[str, np.ndarray]
+    command: np.ndarray
+    targets: np.ndarray
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """All that a file holds."""
+
+    spec: Spec
+    program: Program | str  # for numpy; or why there is none
+    compiled: bytes  # StableHLO, as jax.export has it
+    params: Leaves
+    carry: Leaves  # before the first call
+    model: bytes  # MJB: the robot in its world
+    golden: Golden
+
+    def write(self, path: Path) -> None:
+        """The file `path`, whole or not at all."""
+        parts = {
+            "spec.json": _json({"schema": SCHEMA, **asdict(self.spec)}),
+            "program.json": _json(_plain(self.program)),
+            "policy.stablehlo": self.compiled,
+            "arrays.safetensors": save(self._arrays()),
+            "model.mjb": self.model,
+        }
+        parts[HASHES] = _json({name: _hash(content) for name, content in parts.items()})
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in parts.items():
+                archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+        runs.write(path, file.getvalue())
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        groups: dict[str, Mapping[Any, np.ndarray]] = {
+            "params": dict(enumerate(self.params)),
+            "carry": dict(enumerate(self.carry)),
+            "constant": {} if isinstance(self.program, str) else self.program.constants,
+            "reading": self.golden.readings,
+            "golden": {"command": self.golden.command, "targets": self.golden.targets},
+        }
+        return {
+            f"{group}/{name}": np.asarray(x, order="C")
+            for group, members in groups.items()
+            for name, x in members.items()
+        }
+
+
+def read(path: Path) -> Artefact:
+    """The artefact at `path`; ValueError if there is none, or if it is not as it was written."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            parts = {name: archive.read(name) for name in archive.namelist()}
+        hashes = json.loads(parts.pop(HASHES))
+        for name, content in parts.items():
+            if hashes.get(name) != _hash(content):
+                raise ValueError(f"its {name} is not what was written")
+        facts = json.loads(parts["spec.json"])
+        if facts.pop("schema") != SCHEMA:
+            raise ValueError("another version wrote it")
+        arrays = load(parts["arrays.safetensors"])
+        program = _program(json.loads(parts["program.json"]), _group(arrays, "constant"))
+    except FileNotFoundError:
+        raise ValueError(f"There is no artefact {path}.") from None
+    except (zipfile.BadZipFile, KeyError, ValueError, SafetensorError) as error:
+        raise ValueError(f"{path} is no good artefact: {error}.") from error
+    golden = _group(arrays, "golden")
+    return Artefact(
+        spec=from_facts(facts),
+        program=program,
+        compiled=parts["policy.stablehlo"],
+        params=_listed(arrays, "params"),
+        carry=_listed(arrays, "carry"),
+        model=parts["model.mjb"],
+        golden=Golden(_group(arrays, "reading"), golden["command"], golden["targets"]),
+    )
+
+
+def deploy(found: Artefact, runtime: Literal["jax", "numpy"] = "jax") -> Deployed:
+    """The policy, compiled and warm; ValueError if it does not reproduce its golden vectors."""
+    call = _jax_call(found) if runtime == "jax" else _numpy_call(found)
+    policy, golden = Deployed(found.spec, call, found.carry), found.golden
+    for t, want in enumerate(golden.targets):
+        got = policy.step({name: x[t] for name, x in golden.readings.items()}, golden.command[t])
+        if not (off := float(np.abs(got - want).max())) <= TOLERANCE:
+            raise ValueError(
+                f"With {runtime} the policy is {off:.2g} off its golden targets at tick {t}, and "
+                f"may be {TOLERANCE:g} off: this machine does not run it as it was trained."
+            )
+    policy.reset()
+    return policy
+
+
+def _jax_call(found: Artefact) -> Callable[..., Leaves]:
+    import jax  # a robot that runs with numpy has no JAX
+    from jax import export
+
+    compiled = jax.jit(export.deserialize(bytearray(found.compiled)).call)
+    params = [jax.numpy.asarray(x) for x in found.params]
+    return lambda carry, readings, command: compiled(params, list(carry), readings, command)
+
+
+def _numpy_call(found: Artefact) -> Callable[..., Leaves]:
+    if isinstance(found.program, str):
+        raise ValueError(f"This policy runs with JAX alone: {found.program}.")
+    run, params = found.program.run, found.params
+    return lambda carry, readings, command: run(*params, *carry, *readings, command)
+
+
+def _json(x: Any) -> bytes:
+    return (json.dumps(x, indent=1) + "\n").encode()
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _group(arrays: Mapping[str, np.ndarray], group: str) -> dict[str, np.ndarray]:
+    start = f"{group}/"
+    return {n.removeprefix(start): x for n, x in arrays.items() if n.startswith(start)}
+
+
+def _listed(arrays: Mapping[str, np.ndarray], group: str) -> list[np.ndarray]:
+    found = _group(arrays, group)
+    return [found[str(i)] for i in range(len(found))]
+
+
+def _plain(program: Program | str) -> dict[str, Any]:
+    if isinstance(program, str):
+        return {"why": program}
+    equations = [list(equation) for equation in program.equations]
+    return {"inputs": program.inputs, "equations": equations, "outputs": program.outputs}
+
+
+def _program(found: dict[str, Any], constants: Mapping[str, np.ndarray]) -> Program | str:
+    if "why" in found:
+        return found["why"]
+    operand = lambda x: tuple(x) if isinstance(x, list) else x  # noqa: E731
+    equations = tuple(
+        Equation(name, tuple(map(operand, operands)), tuple(results), dtype, settings)
+        for name, operands, results, dtype, settings in found["equations"]
+    )
+    outputs = tuple(map(operand, found["outputs"]))
+    numbered = {int(slot): x for slot, x in constants.items()}
+    return Program(tuple(found["inputs"]), numbered, equations, outputs)

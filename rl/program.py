@@ -1,0 +1,213 @@
+"""A traced JAX function as plain data that numpy runs: a policy on a robot that has no JAX.
+
+`record` turns a function into a list of operations, with every call in it written out and what
+does not matter to the result left out.  `Program` runs one, and knows nothing of JAX.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Operand = int | tuple[str, Any]  # a slot, or a dtype and a number of it
+CALLS = "jaxpr", "call_jaxpr", "fun_jaxpr"  # where a call's equation keeps what it calls
+
+
+class Equation(NamedTuple):
+    name: str
+    operands: tuple[Operand, ...]
+    results: tuple[int, ...]
+    dtype: str  # of the results
+    settings: dict[str, Any]
+
+
+class Program(NamedTuple):
+    """Operations on numbered slots, in order."""
+
+    inputs: tuple[int, ...]
+    constants: dict[int, np.ndarray]
+    equations: tuple[Equation, ...]
+    outputs: tuple[Operand, ...]
+
+    def run(self, *inputs: np.ndarray) -> list[np.ndarray]:
+        """The outputs."""
+        slots = {**self.constants, **dict(zip(self.inputs, inputs, strict=True))}
+
+        def value(x: Operand) -> Any:
+            return slots[x] if isinstance(x, int) else np.dtype(x[0]).type(x[1])
+
+        with np.errstate(all="ignore"):  # what is no number is for the caller to judge
+            for name, operands, results, dtype, settings in self.equations:
+                out = OPERATIONS[name](*map(value, operands), **settings)
+                every = out if isinstance(out, list) else [out]
+                for slot, x in zip(results, every, strict=True):
+                    slots[slot] = np.asarray(x, dtype)
+        return [np.asarray(value(x)) for x in self.outputs]
+
+
+def record(f: Callable[..., Any], *example: Any) -> Program:
+    """The program of `f`: its inputs are the leaves of `example`, its outputs those of the result.
+
+    Raises ValueError naming an operation that numpy does not do here.
+    """
+    import jax  # here alone: a robot runs programs without it
+
+    fresh, constants, equations = itertools.count(), {}, []
+
+    def walk(jaxpr: Any, consts: Sequence[Any], operands: Sequence[Operand]) -> list[Operand]:
+        known: dict[Any, Operand] = dict(zip(jaxpr.invars, operands, strict=True))
+        for variable, const in zip(jaxpr.constvars, consts, strict=True):
+            known[variable] = slot = next(fresh)
+            constants[slot] = np.asarray(const)
+
+        def read(variable: Any) -> Operand:
+            if hasattr(variable, "val"):
+                literal = np.asarray(variable.val)
+                return str(literal.dtype), literal.item()
+            return known[variable]
+
+        for equation in jaxpr.eqns:
+            ins = [read(variable) for variable in equation.invars]
+            inner = next((equation.params[n] for n in CALLS if n in equation.params), None)
+            if inner is not None:
+                outs = walk(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), ins)
+            else:
+                outs = [next(fresh) for _ in equation.outvars]
+                equations.append(_plain(equation, ins, outs))
+            known |= dict(zip(equation.outvars, outs, strict=True))
+        return [read(variable) for variable in jaxpr.outvars]
+
+    closed = jax.make_jaxpr(f)(*example)
+    inputs = tuple(next(fresh) for _ in closed.jaxpr.invars)
+    outputs = walk(closed.jaxpr, closed.consts, inputs)
+    needed, kept = {x for x in outputs if isinstance(x, int)}, []
+    for equation in reversed(equations):
+        if needed & {*equation.results}:
+            kept.append(equation)
+            needed |= {x for x in equation.operands if isinstance(x, int)}
+    constants = {slot: x for slot, x in constants.items() if slot in needed}
+    program = Program(inputs, constants, tuple(reversed(kept)), tuple(outputs))
+    for equation in program.equations:
+        if equation.name not in OPERATIONS:
+            raise ValueError(f"numpy has no {equation.name!r} here: see rl/program.py")
+    return program
+
+
+def _plain(equation: Any, ins: list[Operand], outs: list[int]) -> Equation:
+    """`equation` with settings that JSON can hold."""
+    dtype = str(equation.outvars[0].aval.dtype)
+    settings = {n: _data(x) for n, x in equation.params.items() if n in SETTINGS}
+    return Equation(str(equation.primitive), tuple(ins), tuple(outs), dtype, settings)
+
+
+def _data(x: Any) -> Any:
+    if isinstance(x, tuple | list):
+        return [_data(y) for y in x]
+    return int(x) if isinstance(x, np.integer) else x
+
+
+SETTINGS = {
+    "axes", "axis", "broadcast_dimensions", "dimension", "dimension_numbers", "dimensions",
+    "limit_indices", "new_sizes", "permutation", "shape", "sizes", "slice_sizes",
+    "start_indices", "strides", "y",
+}  # fmt: skip
+
+
+def _broadcast(x: Any, shape: list[int], broadcast_dimensions: list[int]) -> np.ndarray:
+    wide = [1] * len(shape)
+    for axis, size in zip(broadcast_dimensions, np.shape(x), strict=True):
+        wide[axis] = size
+    return np.broadcast_to(np.reshape(x, wide), shape)
+
+
+def _product(x: np.ndarray, y: np.ndarray, dimension_numbers: list[Any]) -> np.ndarray:
+    (over_x, over_y), (batch_x, _) = dimension_numbers
+    if batch_x:
+        raise ValueError("numpy does no batch of products here: see rl/program.py")
+    return np.tensordot(x, y, (over_x, over_y))
+
+
+def _slice(x: np.ndarray, start_indices: Any, limit_indices: Any, strides: Any = None) -> Any:
+    return x[tuple(map(slice, start_indices, limit_indices, strides or [1] * x.ndim))]
+
+
+def _dynamic_slice(x: np.ndarray, *starts: Any, slice_sizes: list[int]) -> np.ndarray:
+    sizes = zip(starts, slice_sizes, x.shape, strict=True)
+    low = [min(max(int(start), 0), have - size) for start, size, have in sizes]
+    return x[tuple(slice(a, a + size) for a, size in zip(low, slice_sizes, strict=True))]
+
+
+def _iota(shape: list[int], dimension: int) -> np.ndarray:
+    return np.indices(shape)[dimension]
+
+
+def _logistic(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def _select(which: Any, *cases: Any) -> np.ndarray:
+    return np.select([np.equal(which, i) for i in range(len(cases))], cases)
+
+
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "abs": np.abs,
+    "add": np.add,
+    "and": np.bitwise_and,
+    "broadcast_in_dim": _broadcast,
+    "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
+    "concatenate": lambda *xs, dimension: np.concatenate(xs, dimension),
+    "convert_element_type": lambda x: x,
+    "copy": lambda x: x,
+    "cos": np.cos,
+    "div": np.divide,
+    "dot_general": _product,
+    "dynamic_slice": _dynamic_slice,
+    "eq": np.equal,
+    "erf": np.vectorize(math.erf, otypes=[float]),
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "expm1": np.expm1,
+    "ge": np.greater_equal,
+    "gt": np.greater,
+    "iota": _iota,
+    "integer_pow": lambda x, y: x**y,
+    "is_finite": np.isfinite,
+    "le": np.less_equal,
+    "log": np.log,
+    "log1p": np.log1p,
+    "logistic": _logistic,
+    "lt": np.less,
+    "max": np.maximum,
+    "min": np.minimum,
+    "mul": np.multiply,
+    "ne": np.not_equal,
+    "neg": np.negative,
+    "not": np.invert,
+    "or": np.bitwise_or,
+    "pow": np.power,
+    "reduce_and": lambda x, axes: np.all(x, tuple(axes)),
+    "reduce_max": lambda x, axes: np.max(x, tuple(axes)),
+    "reduce_min": lambda x, axes: np.min(x, tuple(axes)),
+    "reduce_or": lambda x, axes: np.any(x, tuple(axes)),
+    "reduce_sum": lambda x, axes: np.sum(x, tuple(axes)),
+    "reshape": lambda x, new_sizes, dimensions=None: np.reshape(x, new_sizes),
+    "rev": lambda x, dimensions: np.flip(x, dimensions),
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "select_n": _select,
+    "sign": np.sign,
+    "sin": np.sin,
+    "slice": _slice,
+    "split": lambda x, sizes, axis: np.split(x, np.cumsum(sizes)[:-1], axis),
+    "sqrt": np.sqrt,
+    "square": np.square,
+    "stack": lambda *xs, axis: np.stack(xs, axis),
+    "squeeze": lambda x, dimensions: np.squeeze(x, tuple(dimensions)),
+    "stop_gradient": lambda x: x,
+    "sub": np.subtract,
+    "tan": np.tan,
+    "tanh": np.tanh,
+    "transpose": lambda x, permutation: np.transpose(x, permutation),
+    "unstack": lambda x, axis: [np.take(x, i, axis) for i in range(x.shape[axis])],
+}

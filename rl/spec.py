@@ -1,0 +1,92 @@
+"""What a deployed policy reads and writes: names, units, frames, limits, gains and rates."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Sensor:
+    """A reading by its name."""
+
+    name: str
+    size: int
+    unit: str
+    frame: str
+
+
+@dataclass(frozen=True)
+class Actuator:
+    """A motor that holds a target: torque = kp (target - q) - kd dq, within +-torque."""
+
+    name: str
+    unit: str
+    low: float
+    high: float
+    rest: float  # where it stands before it is told anything
+    kp: float
+    kd: float
+    torque: float
+    speed: float  # most of its joint, in units a second
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A number of the command."""
+
+    name: str
+    unit: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a policy reads and writes, in order, and how often."""
+
+    name: str
+    sensors: tuple[Sensor, ...]
+    actuators: tuple[Actuator, ...]
+    command: tuple[Channel, ...]
+    control_dt: float  # s between calls
+    physics_dt: float  # s between the steps of the model it was trained on
+
+    @property
+    def hash(self) -> bytes:
+        """8 bytes that change with anything here."""
+        text = json.dumps(asdict(self), sort_keys=True)
+        return hashlib.sha256(text.encode()).digest()[:8]
+
+    def require(self, sensors: Sequence[str], actuators: Sequence[str], whose: str) -> None:
+        """Raise unless these names are ours, in our order."""
+        for what, ours, theirs in (
+            ("sensor", [s.name for s in self.sensors], [*sensors]),
+            ("actuator", [a.name for a in self.actuators], [*actuators]),
+        ):
+            if ours == theirs:
+                continue
+            if lacking := [name for name in ours if name not in theirs]:
+                raise ValueError(
+                    f"{whose} has no {what} {lacking[0]!r} that the policy needs; "
+                    f"it has {', '.join(theirs)}."
+                )
+            pairs = enumerate(zip(ours, theirs, strict=False))
+            at = next((i for i, (mine, other) in pairs if mine != other), len(ours))
+            raise ValueError(
+                f"{whose} has {theirs[at]!r} as its {what} {at}, where the policy has "
+                f"{ours[at] if at < len(ours) else 'none'!r}: names and order must be the same."
+            )
+
+
+def from_facts(facts: dict[str, Any]) -> Spec:
+    """The spec that `asdict` made these of."""
+    return Spec(
+        name=facts["name"],
+        sensors=tuple(Sensor(**x) for x in facts["sensors"]),
+        actuators=tuple(Actuator(**x) for x in facts["actuators"]),
+        command=tuple(Channel(**x) for x in facts["command"]),
+        control_dt=facts["control_dt"],
+        physics_dt=facts["physics_dt"],
+    )
