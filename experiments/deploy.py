@@ -56,7 +56,7 @@ class Deployer:
             name=self.name,
             sensors=sensors,
             actuators=export.actuators(
-                task.model(), task.spec.actuators, rest.tolist(), task.spec.speeds
+                task.model(), task.spec.actuators, public, rest.tolist(), task.spec.speeds
             ),
             command=export.channels(task.spec.command),
             control_dt=task.spec.control_dt,

@@ -136,9 +136,13 @@ def _sensor(model: mujoco.MjModel, name: str) -> Sensor:
 
 
 def actuators(
-    model: mujoco.MjModel, names: Sequence[str], rest: Sequence[float], speeds: Sequence[float]
+    model: mujoco.MjModel,
+    names: Sequence[str],
+    measured: Sequence[str],
+    rest: Sequence[float],
+    speeds: Sequence[float],
 ) -> tuple[Actuator, ...]:
-    """The position servos `names` of `model`."""
+    """The position servos `names` of `model`, whose joints some of the sensors `measured` read."""
     found = [model.actuator(i).name for i in range(model.nu)]
     made = []
     for name, home, speed in zip(names, rest, speeds, strict=True):
@@ -151,8 +155,16 @@ def actuators(
         made.append(Actuator(
             name, unit, low, high, float(home), kp=float(motor.gainprm[0]),
             kd=float(-motor.biasprm[2]), torque=float(motor.forcerange[1]), speed=float(speed),
+            position=_reading(model, measured, KINDS.mjSENS_JOINTPOS, joint.id),
+            velocity=_reading(model, measured, KINDS.mjSENS_JOINTVEL, joint.id),
         ))  # fmt: skip
     return tuple(made)
+
+
+def _reading(model: mujoco.MjModel, measured: Sequence[str], kind: int, joint: int) -> str:
+    """Which of the sensors `measured` is of this kind and of this joint; "" if none."""
+    of = [name for name in measured if model.sensor(name).type[0] == kind]
+    return next((name for name in of if model.sensor(name).objid[0] == joint), "")
 
 
 def channels(command: Sequence[tuple[str, str, float, float]]) -> tuple[Channel, ...]:

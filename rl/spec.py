@@ -30,6 +30,8 @@ class Actuator:
     kd: float
     torque: float
     speed: float  # most of its joint, in units a second
+    position: str = ""  # the sensor of its joint's position, if the policy reads one
+    velocity: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,123 @@
+"""A policy and a robot, each in its own process.
+
+python -m rl.bridge sim runs/ppo/artefact-0.zip
+python -m rl.bridge run runs/ppo/artefact-0.zip --command 0.5 0 0
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import tyro
+
+from rl import artefact
+from rl.bridge.limiter import Limits
+from rl.bridge.wire import Link
+
+Address = str  # host:port
+
+
+@dataclass(frozen=True)
+class Run:
+    """Run a policy: what the robot measures comes in, what its motors are to do goes out."""
+
+    artefact: tyro.conf.Positional[Path]
+    robot: Address = "127.0.0.1:9870"
+    command: tuple[float, ...] = ()  # what is asked of it, all the time
+    script: Path | None = None  # or a CSV file of times, s, and commands
+    runtime: Literal["jax", "numpy"] = "jax"
+    limits: Limits = Limits()
+
+
+@dataclass(frozen=True)
+class Sim:
+    """Be a robot: the artefact's model on MuJoCo."""
+
+    artefact: tyro.conf.Positional[Path]
+    address: Address = "127.0.0.1:9870"  # to listen on
+    pace: Literal["real", "lockstep"] = "lockstep"  # with the clock, or as fast as both can
+    seconds: float = 20.0  # of an episode
+    hz: float = 500.0  # steps of physics, and of the motors' own loop, a second
+    starts: Path | None = None  # an .npz of qpos [E, nq] and qvel [E, nv]: an episode from each
+    log: Path | None = None  # an .npz of what happened, a row per control step
+
+
+def run(args: Run) -> None:
+    from rl.bridge.runner import Runner, constant, script
+
+    found = artefact.read(args.artefact)
+    if args.script and args.command:
+        raise ValueError("--script or --command, not both.")
+    operator = script(found.spec, args.script) if args.script else constant(
+        found.spec, args.command)  # fmt: skip
+    policy = artefact.deploy(found, args.runtime)
+    link = Link(("0.0.0.0", 0), _address(args.robot))
+    runner = Runner(policy, link, operator, args.limits)
+    runner.meet()
+    print(f"running  {found.spec.name} with {args.runtime}, every {found.spec.control_dt} s")
+    end, tally = runner.run(), runner.tally
+    p50, p99 = np.percentile(tally.took or [0.0], (50, 99)) * 1e3
+    print(f"{end:8} {tally.ticks} ticks of {p50:.2f} ms (99%: {p99:.2f} ms)")
+    if tally.limited:
+        print(f"limited  {tally.limited} ticks, at last for {tally.why}")
+    if end == "lost":
+        sys.exit("error: The robot fell silent.")
+
+
+def sim(args: Sim) -> None:
+    from rl.bridge.simulator import Robot, Simulator
+
+    robot = Robot(artefact.read(args.artefact), args.hz)
+    if not args.seconds > 0:
+        raise ValueError(f"--seconds is {args.seconds}; it needs more than 0.")
+    starts = _starts(args.starts, robot.model.nq, robot.model.nv) if args.starts else [robot.home()]
+    simulator = Simulator(robot, Link(_address(args.address)), args.pace == "real")
+    print(f"waiting  {robot.spec.name} on {args.address}", flush=True)
+    simulator.meet()
+    ends = []
+    for start in starts:
+        ends.append(simulator.episode(*start, args.seconds))
+        if ends[-1] == "lost":
+            break
+    simulator.bye()
+    if args.log:
+        simulator.log.write(args.log)
+    print(", ".join(f"{ends.count(end)} {end}" for end in dict.fromkeys(ends)))
+    if ends[-1] == "lost":
+        sys.exit("error: The policy fell silent; its robot was held, then damped.")
+
+
+def _starts(path: Path, nq: int, nv: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    try:
+        found = np.load(path)
+        qpos, qvel = found["qpos"], found["qvel"]
+    except (OSError, ValueError, KeyError) as error:
+        raise ValueError(f"{path} is no .npz with qpos and qvel: {error}.") from error
+    if qpos.shape[1:] != (nq,) or qvel.shape[1:] != (nv,) or len(qpos) != len(qvel):
+        raise ValueError(
+            f"{path} has qpos {qpos.shape} and qvel {qvel.shape}; they are [E, {nq}] and [E, {nv}]."
+        )
+    return list(zip(qpos, qvel, strict=True))
+
+
+def _address(text: Address) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or not 0 <= int(port) < 65536:
+        raise ValueError(f"{text!r} is no address: it is host:port, as 127.0.0.1:9870.")
+    return host, int(port)
+
+
+def main() -> None:
+    args = tyro.cli(Run | Sim, prog="python -m rl.bridge")
+    try:
+        run(args) if isinstance(args, Run) else sim(args)
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""The last thing before the wire: whatever a policy says, motors are told only what is allowed.
+
+numpy alone.  A tick gives a command in one of three modes: the policy's targets within the limits;
+hold, where there is nothing good to follow, of the last targets; and damping, which is final until
+a reset.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rl.bridge.wire import Command
+from rl.spec import Spec
+
+RUN, HOLD, DAMPING = "run", "hold", "damping"
+
+
+@dataclass(frozen=True)
+class Limits:
+    max_age: float = 0.1  # s, of a state that may still be acted upon
+    hold_s: float = 0.5  # s of holding before damping
+    max_tilt: float = 60.0  # degrees
+    damping: float = 2.0  # N m s/rad, of each motor that is damped
+    speed: float = 1.0  # share of the joints' speeds that targets may move at
+
+
+class Limiter:
+    """Turns wished targets into a command, tick by tick."""
+
+    def __init__(self, spec: Spec, limits: Limits) -> None:
+        self.spec, self.limits = spec, limits
+        column = lambda name: np.array([getattr(a, name) for a in spec.actuators])  # noqa: E731
+        self.low, self.high, self.rest = column("low"), column("high"), column("rest")
+        self.kp, self.kd, self.torque = column("kp"), column("kd"), column("torque")
+        self.step = limits.speed * column("speed") * spec.control_dt  # most change in a tick
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew, from rest."""
+        self.mode, self.why, self.held = RUN, "", 0.0
+        self.targets = np.clip(self.rest, self.low, self.high)
+        self.begun = False
+
+    def tick(
+        self, seq: int, wished: Any, readings: Mapping[str, np.ndarray], age: float, asked: Any
+    ) -> Command:
+        """The command for `wished` targets, given what was measured `age` s ago."""
+        if self.mode != DAMPING:
+            self._judge(wished, readings, age)
+        if self.mode == RUN:
+            self._follow(np.asarray(wished, float), readings)
+        damped = self.mode == DAMPING
+        count = len(self.targets)
+        return Command(
+            seq, self.targets.copy(), np.zeros(count) if damped else self.kp,
+            np.full(count, self.limits.damping) if damped else self.kd, damped, np.asarray(asked),
+        )  # fmt: skip
+
+    def _judge(self, wished: Any, readings: Mapping[str, np.ndarray], age: float) -> None:
+        """Which mode this tick is in."""
+        if fault := self._fault(wished, readings, age):
+            self.mode, self.why = HOLD, self.why if self.mode == HOLD else fault
+            self.held += self.spec.control_dt
+            if self.held > self.limits.hold_s:
+                self.mode = DAMPING
+            return
+        self.mode, self.held = RUN, 0.0
+        tilt = tilt_of(readings)
+        if tilt > self.limits.max_tilt:
+            self.mode, self.why = DAMPING, f"tilted by {tilt:.0f} degrees"
+
+    def _fault(self, wished: Any, readings: Mapping[str, np.ndarray], age: float) -> str:
+        """What is wrong with what came in, if anything."""
+        try:
+            targets = np.asarray(wished, float)
+        except (TypeError, ValueError):
+            return "targets that are no numbers"
+        if targets.shape != self.targets.shape:
+            return f"targets of shape {targets.shape}"
+        if not np.isfinite(targets).all():
+            return "targets that are not finite"
+        if not 0 <= age <= self.limits.max_age:
+            return f"a state {age:.2f} s old"
+        for name, value in readings.items():
+            if not np.isfinite(value).all():
+                return f"a reading of {name} that is not finite"
+        return ""
+
+    def _follow(self, wished: np.ndarray, readings: Mapping[str, np.ndarray]) -> None:
+        """Move the targets to what is wished, as far as position, rate and torque allow."""
+        low = np.maximum(self.low, self.targets - self.step)
+        high = np.minimum(self.high, self.targets + self.step)
+        angles, speeds = self._joints(readings)
+        if angles is not None and (self.kp > 0).all():
+            drag = self.kd * speeds
+            low = np.maximum(low, angles + (drag - self.torque) / self.kp)
+            high = np.minimum(high, angles + (drag + self.torque) / self.kp)
+        if (low > high).any():
+            at = int(np.argmax(low - high))
+            name = self.spec.actuators[at].name
+            self.mode, self.why = DAMPING, f"no target of {name} keeps its limits"
+            return
+        self.targets = np.clip(wished, low, high)
+
+    def _joints(self, readings: Mapping[str, np.ndarray]) -> tuple[Any, Any]:
+        """Positions and speeds [A] of the motors' joints, where all are measured."""
+        motors = self.spec.actuators
+        if not all(motor.position and motor.velocity for motor in motors):
+            return None, None
+        angles = [readings[motor.position][0] for motor in motors]
+        speeds = [readings[motor.velocity][0] for motor in motors]
+        return np.array(angles, float), np.array(speeds, float)
+
+
+def tilt_of(readings: Mapping[str, np.ndarray]) -> float:
+    """Degrees that the body leans from upright; 0 where nothing measures it."""
+    if "orientation" in readings:
+        quat = np.asarray(readings["orientation"], float)
+        _, x, y, _ = quat / max(np.linalg.norm(quat), 1e-9)
+        up = 1 - 2 * (x * x + y * y)
+    elif "up" in readings:
+        up = float(readings["up"][2]) / max(float(np.linalg.norm(readings["up"])), 1e-9)
+    else:
+        return 0.0
+    return float(np.degrees(np.arccos(np.clip(up, -1, 1))))

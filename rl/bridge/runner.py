@@ -1,0 +1,128 @@
+"""The policy in its own process: a state comes in, a limited command goes out."""
+
+import csv
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rl.artefact import Deployed
+from rl.bridge import wire
+from rl.bridge.limiter import DAMPING, Limiter, Limits
+from rl.bridge.wire import Link, State
+from rl.spec import Spec
+
+PATIENCE = 10.0  # s that a robot may take to answer the first greeting
+LOST_S = 2.0  # s of silence after which a robot is given up
+
+Operator = Callable[[float], np.ndarray]  # the command [C] at the robot's time, s
+
+
+@dataclass
+class Tally:
+    """What a run came to."""
+
+    ticks: int = 0
+    limited: int = 0  # ticks whose targets were not those wished for
+    why: str = ""  # the last reason that the policy was not followed
+    took: list[float] = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        self.took = []
+
+
+class Runner:
+    """Follows a policy over `link` until the robot says goodbye, or falls silent."""
+
+    def __init__(self, policy: Deployed, link: Link, operator: Operator, limits: Limits) -> None:
+        self.policy, self.link, self.operator = policy, link, operator
+        self.limiter, self.tally = Limiter(policy.spec, limits), Tally()
+
+    def meet(self) -> None:
+        """Greet the robot until it answers; ValueError if it is not of the policy's spec."""
+        spec, until = self.policy.spec, time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            self.link.send(wire.hello(spec))
+            if (got := self.link.receive(0.2)) and got[0].kind == wire.HELLO:
+                wire.check_hello(spec, got[0], "The robot")
+                return
+        raise ValueError(f"No robot answered within {PATIENCE:.0f} s.")
+
+    def run(self) -> str:
+        """How it ended."""
+        dt, heard = self.policy.spec.control_dt, time.monotonic()
+        last, tick = None, heard
+        while True:
+            got = self.link.receive(max(tick + dt - time.monotonic(), 0.0))
+            now = time.monotonic()
+            if got and got[0].kind == wire.BYE:
+                return "done"
+            state = wire.state_of(self.policy.spec, got[0]) if got else None
+            # Datagrams may come twice or out of order: only what is newer is a state.
+            if state and (last is None or state.seq > last.seq or state.reset):
+                last, heard, tick = state, now, now
+                self._act(state, age=0.0)
+            elif now >= tick + dt:
+                tick = now
+                if last is not None:
+                    self._act(last, age=now - heard)
+                if now - heard > LOST_S:
+                    return "lost"
+
+    def _act(self, state: State, age: float) -> None:
+        began = time.perf_counter()
+        if state.reset and not age:
+            self.policy.reset()
+            self.limiter.reset()
+        asked = self._asked(state.time)
+        # A stale state is not acted upon twice: the policy's memory would count it again.
+        wished = self.limiter.targets if age else self.policy.step(state.readings, asked)
+        command = self.limiter.tick(state.seq, wished, state.readings, age, asked)
+        self.link.send(wire.command_message(self.policy.spec, command, state.time))
+        self.tally.ticks += 1
+        self.tally.took.append(time.perf_counter() - began)
+        if age or self.limiter.mode == DAMPING or np.abs(command.targets - wished).max() > 1e-6:
+            self.tally.limited += 1
+            self.tally.why = self.limiter.why or "limits of position, rate or torque"
+
+    def _asked(self, t: float) -> np.ndarray:
+        """The operator's command, within its range."""
+        low, high = (np.array([getattr(c, k) for c in self.policy.spec.command])
+                     for k in ("low", "high"))  # fmt: skip
+        return np.clip(np.nan_to_num(self.operator(t)), low, high).astype(np.float32)
+
+
+def constant(spec: Spec, numbers: tuple[float, ...]) -> Operator:
+    """The same command for ever; none is zero."""
+    if numbers and len(numbers) != len(spec.command):
+        names = " ".join(channel.name.replace(" ", "-") for channel in spec.command)
+        raise ValueError(f"--command has {len(numbers)} numbers; it needs {names}.")
+    value = np.array(numbers or (0.0,) * len(spec.command))
+    return lambda t: value
+
+
+def script(spec: Spec, path: Path) -> Operator:
+    """Commands of a CSV file without a head: from which time on, s, and the numbers."""
+    try:
+        with path.open(newline="") as file:
+            rows = np.array([[float(x) for x in row] for row in csv.reader(file) if row])
+    except FileNotFoundError:
+        raise ValueError(f"There is no script {path}.") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is no script of numbers: {error}.") from error
+    width = 1 + len(spec.command)
+    if rows.ndim != 2 or rows.shape[1] != width or not np.isfinite(rows).all():
+        names = ", ".join(channel.name for channel in spec.command)
+        raise ValueError(f"{path} needs {width} finite numbers a line: time, {names}.")
+    if (np.diff(rows[:, 0]) < 0).any():
+        raise ValueError(f"{path} goes back in time.")
+    times, values = rows[:, 0] - 1e-6, rows[:, 1:]  # a time on a tick is that tick's
+    none = np.zeros(len(spec.command))
+
+    def at(t: float) -> np.ndarray:
+        i = int(np.searchsorted(times, t, side="right")) - 1
+        return values[i] if i >= 0 else none
+
+    return at

@@ -1,0 +1,193 @@
+"""A simulated robot in its own process: the artefact's model on plain MuJoCo, behind the wire.
+
+It knows nothing of the policy.  Its motors hold the last command they were given at every step of
+physics; when commands stop coming they go on holding it, and then are damped.
+"""
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from rl.artefact import Artefact
+from rl.bridge import wire
+from rl.bridge.wire import Command, Link, State
+from rl.spec import Spec
+
+HOLD_S = 0.1  # s without a command that motors go on holding the last one
+DAMPED_S = 1.0  # s that a robot is damped before its simulation ends
+DAMPING = 2.0  # N m s/rad
+PATIENCE = 10.0  # s of wall time for the policy to answer, or to appear
+
+
+@dataclass
+class Log:
+    """What happened, a row per control step."""
+
+    rows: dict[str, list[Any]] = field(default_factory=dict)
+
+    def add(self, **row: Any) -> None:
+        for name, value in row.items():
+            self.rows.setdefault(name, []).append(np.array(value))
+
+    def write(self, path: Path) -> None:
+        columns: dict[str, Any] = {name: np.stack(x) for name, x in self.rows.items()}
+        np.savez_compressed(path, **columns)
+
+
+class Robot:
+    """The model as a robot: readings out, commands in."""
+
+    def __init__(self, found: Artefact, hz: float) -> None:
+        self.spec = spec = found.spec
+        self.model = model = mujoco.MjModel.from_binary_path("m.mjb", {"m.mjb": found.model})
+        model.opt.timestep = 1 / hz
+        self.substeps = round(spec.control_dt * hz)
+        if self.substeps < 1 or abs(self.substeps / hz - spec.control_dt) > 1e-9:
+            raise ValueError(f"--hz is {hz:g}: it needs a multiple of {1 / spec.control_dt:g}.")
+        spec.require(*_ordered(model, spec), "The model")
+        self.data = mujoco.MjData(model)
+        self.servos = [model.actuator(a.name).id for a in spec.actuators]
+        self.columns = [_columns(model, sensor.name) for sensor in spec.sensors]
+
+    def reset(self, qpos: np.ndarray, qvel: np.ndarray) -> None:
+        mujoco.mj_resetData(self.model, self.data)
+        self.data.qpos[:], self.data.qvel[:] = qpos, qvel
+        mujoco.mj_forward(self.model, self.data)
+        rest = np.array([a.rest for a in self.spec.actuators])
+        gains = [np.array([getattr(a, k) for a in self.spec.actuators]) for k in ("kp", "kd")]
+        self.command(Command(0, rest, *gains, damp=False, asked=np.zeros(len(self.spec.command))))
+
+    def home(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where it stands at rest: a pose and no speed."""
+        qpos = self.model.qpos0.copy()
+        for actuator, servo in zip(self.spec.actuators, self.servos, strict=True):
+            joint = self.model.joint(self.model.actuator_trnid[servo, 0])
+            qpos[joint.qposadr[0]] = actuator.rest
+        return qpos, np.zeros(self.model.nv)
+
+    def command(self, command: Command) -> None:
+        """What the motors do from now on."""
+        self.asked, kp = command.asked, np.zeros_like(command.kp) if command.damp else command.kp
+        self.data.ctrl[self.servos] = command.targets
+        self.model.actuator_gainprm[self.servos, 0] = kp
+        self.model.actuator_biasprm[self.servos, 1] = -kp
+        self.model.actuator_biasprm[self.servos, 2] = -command.kd
+
+    def damp(self) -> None:
+        off = np.zeros(len(self.servos))
+        self.command(Command(0, off, off, off + DAMPING, damp=True, asked=self.asked))
+
+    def step(self, substeps: int) -> None:
+        mujoco.mj_step(self.model, self.data, substeps)
+        # Sensors of the state that is, not of the one that was a substep ago.
+        mujoco.mj_step1(self.model, self.data)
+
+    def readings(self) -> dict[str, np.ndarray]:
+        sensed = self.data.sensordata
+        return {
+            sensor.name: sensed[columns].astype(np.float32)
+            for sensor, columns in zip(self.spec.sensors, self.columns, strict=True)
+        }
+
+    @property
+    def fallen(self) -> bool:
+        """Its first body has turned over."""
+        return bool(self.data.xmat[1].reshape(3, 3)[2, 2] < 0)
+
+    def facts(self) -> dict[str, Any]:
+        """A row of the log."""
+        data = self.data
+        return {
+            "qpos": data.qpos, "qvel": data.qvel, "targets": data.ctrl[self.servos],
+            "torque": data.actuator_force[self.servos], "command": self.asked,
+            "contact": self._contacts(), "time": data.time,
+        }  # fmt: skip
+
+    def _contacts(self) -> np.ndarray:
+        """Force [ngeom] on each geom, along its contacts' normals, N."""
+        force, out = np.zeros(6), np.zeros(self.model.ngeom)
+        for i in range(self.data.ncon):
+            mujoco.mj_contactForce(self.model, self.data, i, force)
+            out[self.data.contact[i].geom[1]] += force[0]
+        return out
+
+
+class Simulator:
+    """A robot behind a socket: waits for a policy, then lives through its episodes."""
+
+    def __init__(self, robot: Robot, link: Link, realtime: bool) -> None:
+        self.robot, self.link, self.realtime = robot, link, realtime
+        self.seq, self.log = 0, Log()
+
+    def meet(self) -> None:
+        """Wait for a policy and greet it; ValueError if it is another robot's."""
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            if (got := self.link.receive(0.1)) and got[0].kind == wire.HELLO:
+                message, self.link.peer = got
+                self.link.send(wire.hello(self.robot.spec))
+                wire.check_hello(self.robot.spec, message, "The policy")
+                return
+        raise ValueError(f"No policy came within {PATIENCE:.0f} s.")
+
+    def episode(self, qpos: np.ndarray, qvel: np.ndarray, seconds: float) -> str:
+        """Live from a pose for so long; how it ended."""
+        robot, dt = self.robot, self.robot.spec.control_dt
+        robot.reset(qpos, qvel)
+        end, silent, began = round(seconds / dt), 0.0, time.monotonic()
+        for t in range(end):
+            self.seq += 1
+            state = State(self.seq, (self.seq - 1) * dt, robot.readings(), reset=t == 0)
+            self.link.send(wire.state_message(robot.spec, state))
+            due = began + (t + 1) * dt
+            command = self._answer(due if self.realtime else time.monotonic() + PATIENCE)
+            silent = 0.0 if command else silent + dt
+            if command:
+                robot.command(command)
+            elif silent > HOLD_S:
+                robot.damp()
+            self.log.add(**robot.facts(), seq=self.seq, silent=silent, episode_start=t == 0)
+            robot.step(robot.substeps)
+            if self.realtime:
+                time.sleep(max(0.0, due - time.monotonic()))
+            if silent > HOLD_S + DAMPED_S or (silent and not self.realtime and silent > HOLD_S):
+                return "lost"
+            if robot.fallen:
+                return "fell"
+        return "done"
+
+    def _answer(self, until: float) -> Command | None:
+        """The command for the state that was just sent, if it comes in time."""
+        while (left := until - time.monotonic()) > 0:
+            got = self.link.receive(left)
+            if got and got[0].kind == wire.BYE:
+                return None
+            if got and got[0].kind == wire.COMMAND:
+                command = wire.command_of(self.robot.spec, got[0])
+                if command and command.seq == self.seq:
+                    return command
+        return None
+
+    def bye(self) -> None:
+        nothing = np.zeros(0, "<f4")
+        message = wire.Message(wire.BYE, 0, self.robot.spec.hash, self.seq, 0.0, nothing)
+        self.link.send(message)
+
+
+def _ordered(model: mujoco.MjModel, spec: Spec) -> tuple[list[str], list[str]]:
+    """The model's own names of sensors and actuators that the spec has, in the spec's order."""
+    sensors = {model.sensor(i).name for i in range(model.nsensor)}
+    actuators = {model.actuator(i).name for i in range(model.nu)}
+    return (
+        [s.name for s in spec.sensors if s.name in sensors],
+        [a.name for a in spec.actuators if a.name in actuators],
+    )
+
+
+def _columns(model: mujoco.MjModel, name: str) -> slice:
+    sensor = model.sensor(name)
+    return slice(sensor.adr[0], sensor.adr[0] + sensor.dim[0])

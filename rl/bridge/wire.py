@@ -1,0 +1,171 @@
+"""Messages between a policy and a robot: fixed layout, one datagram each, checked on arrival.
+
+Little-endian: magic, version, kind, flags, 8 bytes of the spec's hash, sequence number, the
+robot's time in s; then float32 numbers; then a CRC of all before it.
+"""
+
+import json
+import socket
+import struct
+import zlib
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rl.spec import Spec
+
+HEAD = struct.Struct("<4sBBH8sQd")
+MAGIC, VERSION = b"rrlb", 1
+HELLO, STATE, COMMAND, BYE = range(4)
+RESET = 1  # flag of a state: an episode begins, forget the one before
+DAMP = 2  # flag of a command: no stiffness, whatever its numbers say
+MOST = 65_000  # bytes of a datagram
+
+
+class Message(NamedTuple):
+    kind: int
+    flags: int
+    hash: bytes
+    seq: int
+    time: float  # s, the robot's
+    numbers: np.ndarray  # [n] float32
+    text: str = ""  # of a hello
+
+
+def encode(message: Message) -> bytes:
+    head = HEAD.pack(MAGIC, VERSION, message.kind, message.flags, message.hash, message.seq,
+                     message.time)  # fmt: skip
+    body = message.text.encode() if message.kind == HELLO else message.numbers.tobytes()
+    return head + body + struct.pack("<I", zlib.crc32(head + body))
+
+
+def decode(datagram: bytes) -> Message | None:
+    """The message of a datagram; None of what is no message of ours."""
+    if not HEAD.size + 4 <= len(datagram) <= MOST:
+        return None
+    body, (crc,) = datagram[:-4], struct.unpack("<I", datagram[-4:])
+    magic, version, kind, flags, spec, seq, time = HEAD.unpack(body[: HEAD.size])
+    content = body[HEAD.size :]
+    if (magic, version) != (MAGIC, VERSION) or zlib.crc32(body) != crc or kind > BYE:
+        return None
+    if kind == HELLO:
+        return Message(kind, flags, spec, seq, time, np.zeros(0, "<f4"), content.decode())
+    if len(content) % 4:
+        return None
+    return Message(kind, flags, spec, seq, time, np.frombuffer(content, "<f4"))
+
+
+class State(NamedTuple):
+    """What the robot measured."""
+
+    seq: int
+    time: float  # s
+    readings: dict[str, np.ndarray]
+    reset: bool
+
+
+class Command(NamedTuple):
+    """What the motors are to do, in answer to the state `seq`; all [A]."""
+
+    seq: int
+    targets: np.ndarray
+    kp: np.ndarray
+    kd: np.ndarray
+    damp: bool
+    asked: np.ndarray  # [C] the operator's command, for the log
+
+
+def state_message(spec: Spec, state: State) -> Message:
+    numbers = np.concatenate([state.readings[sensor.name] for sensor in spec.sensors])
+    flags = RESET if state.reset else 0
+    return Message(STATE, flags, spec.hash, state.seq, state.time, numbers.astype("<f4"))
+
+
+def state_of(spec: Spec, message: Message) -> State | None:
+    """The state in `message`, if its numbers are as many as the spec has."""
+    sizes = [sensor.size for sensor in spec.sensors]
+    if message.hash != spec.hash or len(message.numbers) != sum(sizes):
+        return None
+    parts = np.split(message.numbers, np.cumsum(sizes)[:-1])
+    names = [sensor.name for sensor in spec.sensors]
+    readings = dict(zip(names, parts, strict=True))
+    return State(message.seq, message.time, readings, bool(message.flags & RESET))
+
+
+def command_message(spec: Spec, command: Command, time: float) -> Message:
+    numbers = np.concatenate([command.targets, command.kp, command.kd, command.asked])
+    flags = DAMP if command.damp else 0
+    return Message(COMMAND, flags, spec.hash, command.seq, time, numbers.astype("<f4"))
+
+
+def command_of(spec: Spec, message: Message) -> Command | None:
+    """The command in `message`, if its numbers are as many as the spec has, and finite."""
+    count = len(spec.actuators)
+    if message.hash != spec.hash or len(message.numbers) != 3 * count + len(spec.command):
+        return None
+    if not np.isfinite(message.numbers).all():
+        return None
+    targets, kp, kd, asked = np.split(message.numbers, [count, 2 * count, 3 * count])
+    return Command(message.seq, targets, kp, kd, bool(message.flags & DAMP), asked)
+
+
+def hello(spec: Spec) -> Message:
+    """Who we are: the names behind the hash, so that a mismatch can be told in words."""
+    return Message(HELLO, 0, spec.hash, 0, 0.0, np.zeros(0, "<f4"), json.dumps(asdict(spec)))
+
+
+def check_hello(spec: Spec, message: Message, whose: str) -> None:
+    """Raise ValueError naming the first difference between our spec and that of a hello."""
+    if message.hash == spec.hash:
+        return
+    try:
+        theirs = json.loads(message.text)
+        sensors = [x["name"] for x in theirs["sensors"]]
+        actuators = [x["name"] for x in theirs["actuators"]]
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{whose} sent a hello that cannot be read.") from None
+    spec.require(sensors, actuators, whose)
+    ours = json.loads(json.dumps(asdict(spec)))
+    what = next((name for name in ours if theirs.get(name) != ours[name]), "version")
+    raise ValueError(
+        f"{whose} is of another spec: its {what} is {theirs.get(what)}, and not {ours.get(what)}."
+    )
+
+
+class Link:
+    """A UDP socket that speaks in messages."""
+
+    def __init__(self, bind: tuple[str, int], peer: tuple[str, int] | None = None) -> None:
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            self.socket.bind(bind)
+        except OSError as error:
+            self.socket.close()
+            raise ValueError(f"Cannot listen on {bind[0]}:{bind[1]}: {error.strerror}.") from error
+        self.peer = peer
+
+    @property
+    def port(self) -> int:
+        return self.socket.getsockname()[1]
+
+    def send(self, message: Message) -> None:
+        """To the peer, if there is one yet; what cannot be sent is lost, as datagrams are."""
+        if self.peer:
+            try:
+                self.socket.sendto(encode(message), self.peer)
+            except OSError:
+                return
+
+    def receive(self, timeout: float) -> tuple[Message, Any] | None:
+        """The next message and who sent it, if one comes within `timeout` s."""
+        self.socket.settimeout(max(timeout, 1e-4))
+        try:
+            datagram, sender = self.socket.recvfrom(MOST)
+        except OSError:  # a timeout, or a peer that is gone
+            return None
+        message = decode(datagram)
+        return message and (message, sender)
+
+    def close(self) -> None:
+        self.socket.close()
