@@ -15,6 +15,7 @@ import mujoco
 import numpy as np
 
 from envs.disturb import Disturbance
+from rl.mirror import Mirror
 from rl.types import Array, Key, Metrics, Obs, PyTree, Readings
 
 ParamsByField = dict[str, Array]  # randomised MjModel fields, each of the model's own shape
@@ -73,6 +74,11 @@ class Task(Protocol):
     def disturbance(self) -> Disturbance:
         """What stands between the task and its world, unless its user says otherwise."""
         return Disturbance()
+
+    @property
+    def mirror(self) -> Mirror | None:
+        """How its left and right trade places, if the task is the same then."""
+        return None
 
     def model(self) -> mujoco.MjModel: ...
 

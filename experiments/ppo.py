@@ -19,6 +19,7 @@ from experiments import cli, play
 from experiments.deploy import Deployer
 from rl import health, memory, record, rollout
 from rl.env import Env
+from rl.mirror import with_images
 from rl.saver import Saver, Stop
 from rl.types import Array, Key, Metrics
 
@@ -37,6 +38,7 @@ class Args:
     unroll: int = 64  # steps of each world per iteration
     physics: Literal["auto", "native", "mjx"] = "auto"  # auto: native on CPU, else mjx
     threads: int = 0  # for physics and XLA alike; 0: all this process has
+    mirror: bool = False  # learn from what happened and from its mirror image, if the task has one
     anneal: bool = True  # the learning rate falls to zero, unless agent.target_kl steers it
     eval_episodes: int = 32  # that the trained policy is judged on
     save_s: float = 30.0  # s between checkpoints, at least
@@ -74,6 +76,8 @@ def iterate(args: Args, env: Env, run: Run) -> tuple[Run, tuple[Metrics, rollout
         agent = agent._replace(lr=args.agent.lr * (1 - run.iteration / math.prod(plan(args))))
     policy, params = args.agent.policy(True, env.action_dim), args.agent.deploy(agent)
     worlds, batch, episodes = rollout.collect(env, policy, params, run.worlds, act_key, args.unroll)
+    if args.mirror and (mirror := args.env.mirror):
+        batch = with_images(batch, mirror)
     agent, metrics = args.agent.update(agent, batch, learn_key)
     return Run(agent, worlds, run.key, run.iteration + 1), (metrics, episodes)
 
@@ -137,6 +141,10 @@ def learn(args: Args, env: Simulation, log: record.Record) -> None:
 
 def check(args: Args, env: Env) -> list[Args]:
     """Refuse what makes no sense, before anything is made; seeds in groups that fit in memory."""
+    if args.mirror and args.env.mirror is None:
+        raise ValueError(
+            f"--mirror needs a task that is its own mirror image; {args.env_name} has none."
+        )
     cli.at_least(1, args, "steps", "seeds", "num_envs", "unroll", "eval_episodes")
     cli.at_least(0, args, "save_s")
 

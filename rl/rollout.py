@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from rl.env import Env, State
 from rl.policy import Carry, Policy
-from rl.types import Array, Key, Params, Transition
+from rl.types import Array, Key, Metrics, Params, Transition
 
 
 class Worlds(NamedTuple):
@@ -27,6 +27,7 @@ class Episodes(NamedTuple):
     lengths: Array  # [T, N] int32
     failed: Array  # [] worlds the simulation gave up
     reused: Array  # [] starts drawn more than once from a pool that ran dry
+    metrics: Metrics = {}  # noqa: RUF012 (never written to) of `evaluate`: means over each episode
 
     def means(self) -> dict[str, Array]:
         """Return and length over the ended episodes (NaN if none), and the counts."""
@@ -91,24 +92,37 @@ def evaluate(env: Env, policy: Policy, params: Params, key: Key, episodes: int) 
     reset_key, key = jax.random.split(key)
     worlds = start(env, policy, params, reset_key, episodes)
 
-    def running(loop: tuple[Worlds, Array, Array, Array]) -> Array:
-        return loop[1].any() & (loop[3] < env.horizon)
+    class Loop(NamedTuple):
+        worlds: Worlds
+        alive: Array
+        failed: Array
+        metrics: Metrics  # summed
+        t: Array
 
-    def tick(loop: tuple[Worlds, Array, Array, Array]) -> tuple[Worlds, Array, Array, Array]:
-        worlds, alive, failed, t = loop
-        keys = jax.random.split(jax.random.fold_in(key, t), episodes)
+    def running(loop: Loop) -> Array:
+        return loop.alive.any() & (loop.t < env.horizon)
+
+    def tick(loop: Loop) -> Loop:
+        worlds, alive = loop.worlds, loop.alive
+        keys = jax.random.split(jax.random.fold_in(key, loop.t), episodes)
         action, carry, _ = jax.vmap(policy.step, (None, 0, 0, 0))(
             params, worlds.carry, worlds.state.obs, keys
         )
         state = jax.vmap(env.step)(worlds.state, action)
         total = worlds.episode_return + jnp.where(alive, state.reward, 0)
-        steps = worlds.episode_length + alive
-        broke = state.metrics.get("failed", jnp.zeros(episodes)) * alive
-        return Worlds(state, carry, total, steps), alive & ~state.done, failed + broke.sum(), t + 1
+        worlds = Worlds(state, carry, total, worlds.episode_length + alive)
+        now = jax.tree.map(lambda x: jnp.where(alive, x, 0), state.metrics)
+        metrics = jax.tree.map(jnp.add, loop.metrics, now)
+        failed = loop.failed + now.get("failed", jnp.zeros(())).sum()
+        return Loop(worlds, alive & ~state.done, failed, metrics, loop.t + 1)
 
-    loop = (worlds, jnp.ones(episodes, bool), jnp.float32(0), jnp.int32(0))
-    worlds, alive, failed, _ = jax.lax.while_loop(running, tick, loop)
-    return Episodes(~alive, worlds.episode_return, worlds.episode_length, failed, jnp.int32(0))
+    metrics = jax.tree.map(jnp.zeros_like, worlds.state.metrics)
+    loop = Loop(worlds, jnp.ones(episodes, bool), jnp.float32(0), metrics, jnp.int32(0))
+    loop = jax.lax.while_loop(running, tick, loop)
+    lengths = loop.worlds.episode_length
+    metrics = jax.tree.map(lambda x: x / lengths, loop.metrics)
+    returns = loop.worlds.episode_return
+    return Episodes(~loop.alive, returns, lengths, loop.failed, jnp.int32(0), metrics)
 
 
 def _restart(env: Env, state: State, pool: State | None, drawn: Array) -> State:

@@ -15,6 +15,7 @@ import mujoco
 
 from envs.disturb import Disturbance
 from envs.disturb import Steps as Delay
+from envs.locomotion import symmetry
 from envs.locomotion.legged import (
     CONTROL_DT,
     ROBOTS,
@@ -31,6 +32,7 @@ from envs.locomotion.terrain import FIELD, Plane, Steps
 from envs.locomotion.walking import Gait, Weights, standing, terms, tracking
 from envs.randomise import Ranges
 from envs.task import Readings, Start, Task, TaskSpec
+from rl.mirror import AXIAL, SAME, VECTOR, Mirror, joined
 from rl.types import Array, Key, Metrics, Obs
 
 COMMAND = (("forward", "m/s", 1.5), ("left", "m/s", 0.8), ("turn left", "rad/s", 1.2))  # +-
@@ -71,6 +73,7 @@ class Joystick(Task):
     history: int = 1  # frames of it that the policy sees
     playground_timing: bool = False  # told the action before the last, and of a substep before
     action_scale: float = 0.5  # rad
+    timestep: float = 0.004  # s, of physics
     noise: float = 1.0  # of the readings, x Playground's
     randomised: float = 0.0  # share of `ranges` to draw from
     ranges: Ranges = RANGES
@@ -93,7 +96,7 @@ class Joystick(Task):
     @cached_property
     def legged(self) -> Legged:
         terrain = Plane() if self.ground == "flat" else Steps()
-        return Legged(ROBOTS[self.robot], terrain)
+        return Legged(ROBOTS[self.robot], terrain, timestep=self.timestep)
 
     @cached_property
     def spec(self) -> TaskSpec:
@@ -110,6 +113,15 @@ class Joystick(Task):
             jitter={name: self.noise * size for name, size in sizes.items()} if self.noise else {},
             reading_delay=self.reading_delay, target_delay=self.target_delay,
         )  # fmt: skip
+
+    @property
+    def mirror(self) -> Mirror:
+        seen = symmetry.frame(with_velocity=not self.measured)
+        policy = joined(*[seen] * self.history, symmetry.COMMAND)
+        truths = (AXIAL, VECTOR, VECTOR, VECTOR, AXIAL, *[symmetry.JOINTS] * 3, symmetry.LEGS)
+        feet = symmetry.FOOT_VECTORS, symmetry.LEGS
+        critic = joined(policy, *truths, *feet, VECTOR, SAME)
+        return Mirror({"policy": policy, "critic": critic}, symmetry.JOINTS)
 
     def model(self) -> mujoco.MjModel:
         return self.legged.model
@@ -200,8 +212,9 @@ class Joystick(Task):
         parts = terms(self.legged, after, change, command, episode.gait, fell)
         weights = asdict(self.weights)
         total = sum(weights[name] * x for name, x in parts.items())
-        off = command - jnp.append(after["velocity"][:2], after["gyro"][2])
-        metrics = parts | {"velocity_error": jnp.linalg.norm(off[:2]), "turn_error": abs(off[2])}
+        off = (command - jnp.append(after["velocity"][:2], after["gyro"][2])) ** 2
+        # Squares, (m/s)^2 and (rad/s)^2: their means have roots to report.
+        metrics = parts | {"velocity_error2": off[:2].sum(), "turn_error2": off[2]}
         return jnp.clip(total * CONTROL_DT, 0, 1e4), metrics
 
     def terminated(self, raw: Readings, episode: Episode) -> Array:

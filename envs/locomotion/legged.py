@@ -62,6 +62,13 @@ class Legged:
     touching: Literal["feet", "all"] = "feet"  # what the ground holds up
     timestep: float = 0.004  # s, of physics
 
+    def __post_init__(self) -> None:
+        steps = CONTROL_DT / self.timestep if self.timestep > 0 else 0
+        if steps < 1 or abs(steps - round(steps)) > 1e-6:
+            raise ValueError(
+                f"timestep is {self.timestep} s; {CONTROL_DT} s of control takes whole steps of it."
+            )
+
     @cached_property
     def model(self) -> mujoco.MjModel:
         spec = self.robot.spec()

@@ -1,0 +1,78 @@
+"""How well a run's policy walks: python -m benchmarks.walking runs/ppo
+
+Return, how far off its commands it is, and how often it falls, over many episodes at once.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import numpy as np
+import tyro
+
+import envs
+from benchmarks import rows
+from benchmarks.process import ROOT, guard
+from envs.locomotion.push import Pushes
+from experiments import play
+from rl import rollout, runs
+
+KICK = (0.0, 3.0)  # m/s, as Playground's
+
+
+@dataclass(frozen=True)
+class Args:
+    """Judge a policy that walks on command."""
+
+    run: tyro.conf.Positional[Path]
+    episodes: int = 512
+    seed: int | None = None  # of the run; None: its first
+    physics: Literal["native", "mjx"] = "native"
+    kicked: bool = False  # with Playground's kicks
+    env: str = ""  # another task than the run's, of the same observation: rough ground
+    level: int = -1  # of rough ground; -1: any
+    timestep: float = 0.0  # s, of physics; 0: the task's
+    name: str = ""  # of a row to write
+    results: Path = ROOT / "benchmarks" / "results" / "walking.jsonl"
+
+
+def main(args: Args) -> None:
+    if args.episodes < 1:
+        raise ValueError(f"--episodes is {args.episodes}; it needs at least 1.")
+    env, policy, params = play.load(args.run, args.seed)
+    name = args.env or runs.read_manifest(args.run)["env"]
+    kept = "measured", "history", "action_scale", "noise"
+    fields: dict[str, Any] = {field: getattr(env.task, field) for field in kept}
+    fields |= {"pushes": Pushes(kick=KICK)} if args.kicked else {}
+    fields |= {"timestep": args.timestep} if args.timestep else {}
+    env = envs.simulate(envs.make_task(name, level=args.level, **fields), args.physics)
+    key = jax.random.key(play.EVAL_SEED)
+    judged = jax.jit(lambda params: rollout.evaluate(env, policy, params, key, args.episodes))
+    found = jax.device_get(judged(params))
+    fell = found.lengths < env.horizon
+    facts = {
+        "env": name,
+        "physics": args.physics,
+        "episodes": args.episodes,
+        "kicked": args.kicked,
+        "level": args.level,
+        "return": float(found.returns.mean()),
+        "velocity_error": rms(found.metrics["velocity_error2"], found.lengths),  # m/s
+        "turn_error": rms(found.metrics["turn_error2"], found.lengths),  # rad/s
+        "falls": float(fell.mean()),
+    }
+    print(json.dumps(facts))
+    if args.name:
+        about = {"commit": rows.commit(ROOT), "machine": rows.machine()}
+        rows.write(args.results, {"what": args.name, **facts, **about})
+
+
+def rms(squares: np.ndarray, lengths: np.ndarray) -> float:
+    """Root of the mean over all steps of episodes with these means."""
+    return float(np.sqrt(np.average(squares, weights=lengths)))
+
+
+if __name__ == "__main__":
+    guard(lambda: main(tyro.cli(Args)))

@@ -1,0 +1,72 @@
+"""Left-right symmetry: what a robot saw and did, as its mirror image would have.
+
+A transition's image is as true as the transition where robot, ground and task are symmetric; to
+learn from both is the augmentation of Mittal et al. 2024 (arXiv:2403.04359, section IV).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rl.types import Array, PyTree, Transition
+
+
+class Flip(NamedTuple):
+    """How a vector is mirrored: x[..., index] * sign."""
+
+    index: np.ndarray  # [n]
+    sign: np.ndarray  # [n]
+
+    def __call__(self, x: Array) -> Array:
+        return x[..., self.index] * self.sign
+
+
+class Mirror(NamedTuple):
+    """Of a task: a Flip for its action, and one for each leaf of its observation."""
+
+    obs: PyTree
+    action: Flip
+
+
+def flip(*signs: float, index: Sequence[int] | None = None) -> Flip:
+    """Components that change sign, and first, if `index` says so, places."""
+    places = np.arange(len(signs)) if index is None else np.array(index)
+    return Flip(places, np.array(signs, np.float32))
+
+
+def joined(*flips: Flip) -> Flip:
+    """That of vectors one after the other."""
+    starts = np.cumsum([0, *(len(one.index) for one in flips[:-1])])
+    index = np.concatenate([one.index + start for one, start in zip(flips, starts, strict=True)])
+    return Flip(index, np.concatenate([one.sign for one in flips]))
+
+
+SAME = flip(1.0)
+VECTOR = flip(1.0, -1.0, 1.0)  # x forward, y left, z up
+AXIAL = flip(-1.0, 1.0, -1.0)  # a turn about each axis
+
+
+def with_images(batch: Transition, mirror: Mirror) -> Transition:
+    """`batch` [T, N, ...] of a Gaussian policy and its mirror images: [T, 2 N, ...].
+
+    An image keeps its original's density, which a symmetric policy gives it as well.
+    """
+
+    def seen(obs: PyTree) -> PyTree:
+        return jax.tree.map(
+            lambda one, x: one(x), mirror.obs, obs, is_leaf=lambda x: isinstance(x, Flip)
+        )
+
+    aux = dict(batch.aux)
+    aux["mean"] = mirror.action(aux["mean"])
+    aux["log_std"] = aux["log_std"][..., mirror.action.index]
+    image = batch._replace(
+        obs=seen(batch.obs),
+        action=mirror.action(batch.action),
+        next_obs=seen(batch.next_obs),
+        aux=aux,
+    )
+    return jax.tree.map(lambda x, y: jnp.concatenate([x, y], 1), batch, image)

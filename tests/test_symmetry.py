@@ -1,0 +1,167 @@
+"""A quadruped's mirror image moves as the robot does, seen in a mirror."""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+
+from envs.locomotion import symmetry
+from envs.locomotion.go1 import GO1
+from envs.locomotion.joystick import Joystick
+from envs.locomotion.legged import Legged
+from envs.locomotion.quadruped import Inertial
+from envs.locomotion.terrain import Plane
+from rl.mirror import AXIAL, VECTOR, Flip, with_images
+from rl.types import Transition
+
+RNG = np.random.default_rng(0)
+QUAT = np.array([1.0, -1.0, 1.0, -1.0])  # of a turn seen in the mirror y -> -y
+
+
+def even(link: Inertial) -> Inertial:
+    """`link` made symmetric in itself: its mass in the middle, its axes along the frame's."""
+    return link._replace(com=(link.com[0], 0.0, link.com[2]), axes=(1.0, 0.0, 0.0, 0.0))
+
+
+SYMMETRIC = replace(
+    GO1, trunk=even(GO1.trunk), calf=even(GO1.calf), imu_at=(GO1.imu_at[0], 0.0, GO1.imu_at[2])
+)
+
+
+def drawn(legged: Legged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A pose near standing, a velocity and targets."""
+    quat = np.array([1, 0, 0, 0]) + RNG.normal(size=4) / 10
+    angles = legged.pose + RNG.normal(size=12) / 5
+    height = RNG.uniform(0.22, 0.36)
+    qpos = np.concatenate([[0.3, 0.2, height], quat / np.linalg.norm(quat), angles])
+    return qpos, RNG.normal(size=18), legged.pose + RNG.normal(size=12) / 5
+
+
+def test_the_image_of_the_next_state_is_the_next_state_of_the_image() -> None:
+    """On a copy of Go1 that is symmetric: the real one's trunk, calves and IMU are not."""
+    legged = Legged(SYMMETRIC, Plane())
+    data, touched = mujoco.MjData(legged.model), 0
+
+    def after(qpos: np.ndarray, qvel: np.ndarray, targets: np.ndarray) -> tuple[Any, Any]:
+        mujoco.mj_resetData(legged.model, data)
+        data.qpos[:], data.qvel[:], data.ctrl[:] = qpos, qvel, targets
+        mujoco.mj_step(legged.model, data, 5)
+        return data.qpos.copy(), data.qvel.copy()
+
+    for _ in range(100):
+        qpos, qvel, targets = drawn(legged)
+        one = after(qpos, qvel, targets)
+        touched += data.ncon > 0
+        other = after(*exactly_mirrored(qpos, qvel), exact(symmetry.JOINTS, targets))
+        for got, want in zip(other, exactly_mirrored(*one), strict=True):
+            np.testing.assert_allclose(got, want, atol=1e-6)
+    assert touched > 30
+
+
+def exact(flip: Flip, x: np.ndarray) -> np.ndarray:
+    return x[..., flip.index] * flip.sign
+
+
+def exactly_mirrored(qpos: np.ndarray, qvel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """In float64."""
+    image = [exact(VECTOR, qpos[:3]), qpos[3:7] * QUAT, exact(symmetry.JOINTS, qpos[7:])]
+    speed = [exact(VECTOR, qvel[:3]), exact(AXIAL, qvel[3:6]), exact(symmetry.JOINTS, qvel[6:])]
+    return np.concatenate(image), np.concatenate(speed)
+
+
+def readings_of(legged: Legged, qpos: np.ndarray, qvel: np.ndarray, ctrl: np.ndarray) -> Any:
+    data = mujoco.MjData(legged.model)
+    data.qpos[:], data.qvel[:], data.ctrl[:] = qpos, qvel, ctrl
+    mujoco.mj_forward(legged.model, data)
+    names = [legged.model.sensor(i).name for i in range(legged.model.nsensor)]
+    told = {name: np.array(data.sensor(name).data, np.float32) for name in names}
+    return told | {"actuator_force": np.array(data.actuator_force, np.float32)}
+
+
+@pytest.mark.parametrize("measured", [True, False])
+@pytest.mark.parametrize("history", [1, 3])
+def test_reward_and_observation_of_the_image(measured: bool, history: int) -> None:
+    """On the true robot, but for where its IMU sits: readings of a pose and of its image."""
+    task = Joystick("go1", "flat", measured=measured, history=history)
+    legged = Legged(SYMMETRIC, Plane())
+    joints, mirror = symmetry.JOINTS, task.mirror
+    observe, privileged, reward = map(jax.jit, (task.observe, task.privileged, task.reward))
+    start = task.reset(jax.random.key(0), task.context())
+    assert mirror.obs["policy"].index.shape == observe_size(task)
+    for _ in range(20):
+        qpos, qvel, targets = drawn(legged)
+        raw = readings_of(legged, qpos, qvel, targets)
+        image = readings_of(legged, *exactly_mirrored(qpos, qvel), exact(joints, targets))
+        command, action, last = (RNG.uniform(-1, 1, n).astype(np.float32) for n in (3, 12, 12))
+        gait = start.episode.gait._replace(
+            air_time=RNG.uniform(0, 0.5, 4) * (RNG.random(4) < 0.5), peak=RNG.uniform(0, 0.1, 4)
+        )
+        legs = symmetry.LEGS.index
+        swapped = jax.tree.map(lambda x: jnp.asarray(x)[legs], gait)
+        memory = start.memory._replace(action=last)
+        history_of = memory.history
+        if history > 1:
+            frames = RNG.normal(size=history_of.shape).astype(np.float32)
+            flip = symmetry.frame(with_velocity=not measured)
+            memory = memory._replace(history=frames)
+            history_of = exact(flip, frames)
+        reflected = memory._replace(action=exact(joints, last), history=history_of)
+        asked = exact(symmetry.COMMAND, command)
+        seen, _ = observe(raw, command, memory)
+        seen_image, _ = observe(image, asked, reflected)
+        np.testing.assert_allclose(mirror.obs["policy"](seen), seen_image, atol=2e-6)
+        told = start.episode._replace(gait=gait, action=last)
+        told_image = told._replace(gait=swapped, action=exact(joints, last))
+        known = privileged(raw, seen, told)
+        np.testing.assert_allclose(
+            mirror.obs["critic"](known), privileged(image, seen_image, told_image),
+            rtol=1e-5, atol=1e-5,
+        )  # fmt: skip
+        one, parts = reward(raw, raw, action, command, told)
+        other, same = reward(image, image, exact(joints, action), asked, told_image)
+        np.testing.assert_allclose(one, other, atol=1e-6)
+        for name in parts:
+            np.testing.assert_allclose(parts[name], same[name], rtol=1e-5, atol=1e-6)
+
+
+def observe_size(task: Joystick) -> tuple[int, ...]:
+    start = task.reset(jax.random.key(0), task.context())
+    sizes = {name: jnp.zeros(task.model().sensor(name).dim[0]) for name in task.spec.sensors}
+    return task.observe(sizes, start.command, start.memory)[0].shape
+
+
+def test_an_image_of_an_image_is_the_original() -> None:
+    task = Joystick("go2", "flat", measured=True, history=2)
+    for flip in (task.mirror.action, *task.mirror.obs.values()):
+        x = RNG.normal(size=len(flip.index))
+        np.testing.assert_array_equal(exact(flip, exact(flip, x)), x)
+        assert not np.array_equal(exact(flip, x), x)
+
+
+def test_a_batch_and_its_images() -> None:
+    task = Joystick("go2", "flat", measured=True)
+    policy, critic = (len(task.mirror.obs[who].index) for who in ("policy", "critic"))
+    steps, worlds = 3, 4
+
+    def noise(*shape: int) -> jax.Array:
+        return jnp.array(RNG.normal(size=(steps, worlds, *shape)), jnp.float32)
+
+    obs = {"policy": noise(policy), "critic": noise(critic)}
+    aux = {"logp": noise(), "mean": noise(12), "log_std": noise(12)}
+    done = jnp.zeros((steps, worlds), bool)
+    batch = Transition(obs, noise(12), noise(), done, done, obs, aux)
+    both = with_images(batch, task.mirror)
+    for x, y in zip(jax.tree.leaves(batch), jax.tree.leaves(both), strict=True):
+        assert y.shape == (steps, 2 * worlds, *x.shape[2:])
+        np.testing.assert_array_equal(y[:, :worlds], x)
+    np.testing.assert_array_equal(both.reward[:, worlds:], batch.reward)
+    np.testing.assert_array_equal(both.aux["logp"][:, worlds:], batch.aux["logp"])
+    left, right = both.aux["log_std"][0, worlds, :3], batch.aux["log_std"][0, 0, 3:6]
+    np.testing.assert_array_equal(left, right)  # a spread has no sign
+    np.testing.assert_array_equal(
+        both.action[:, worlds:], exact(symmetry.JOINTS, np.asarray(batch.action))
+    )
