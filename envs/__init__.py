@@ -30,6 +30,8 @@ from envs.gym_mujoco.pusher import Pusher
 from envs.gym_mujoco.reacher import Reacher
 from envs.gym_mujoco.swimmer import Swimmer
 from envs.gym_mujoco.walker2d import Walker2d
+from envs.locomotion.footstand import Footstand
+from envs.locomotion.getup import Getup
 from envs.locomotion.joystick import Joystick
 from envs.physics.native import Native
 from envs.simulation import Simulation
@@ -54,8 +56,12 @@ TASKS: dict[str, Callable[..., Task]] = {
     "dmc-finger-spin": FingerSpin,
     "dmc-reacher-hard": ReacherHard,
     "dmc-walker-walk": WalkerWalk,
+    "go1-footstand": partial(Footstand, "go1"),
+    "go1-getup": partial(Getup, "go1", measured=False),
     "go1-joystick-flat": partial(Joystick, "go1", "flat"),
     "go1-joystick-rough": partial(Joystick, "go1", "rough"),
+    "go2-footstand": partial(Footstand, "go2", measured=True),
+    "go2-getup": partial(Getup, "go2"),
     "go2-joystick-flat": partial(Joystick, "go2", "flat", measured=True),
     "go2-joystick-rough": partial(Joystick, "go2", "rough", measured=True),
 }

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
 from pathlib import Path
@@ -16,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
+from PIL import Image, ImageDraw
 
 from envs.task import Camera, Readings
 from rl.types import Array
@@ -148,14 +150,34 @@ def frames(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray:
     return np.stack([painter.paint(pose, mujoco.mjtState.mjSTATE_QPOS) for pose in qpos])
 
 
-def video(path: Path, model: mujoco.MjModel, qpos: np.ndarray, control_dt: float) -> None:
+def video(
+    path: Path,
+    model: mujoco.MjModel,
+    qpos: np.ndarray,
+    control_dt: float,
+    captions: Sequence[str] = (),
+) -> None:
     """Write poses [T, nq], `control_dt` s apart, as mp4 in real time, at most 50 pictures a second.
 
-    Raises CannotRender.
+    `captions` are written below each, if there are any.  Raises CannotRender.
     """
     stride = max(1, round(1 / (50 * control_dt)))
     fps = round(1 / (control_dt * stride))
-    iio.imwrite(path, frames(model, qpos[::stride]), plugin="pyav", codec="libx264", fps=fps)
+    pictures = frames(model, qpos[::stride])
+    if captions:
+        shown = zip(pictures, captions[::stride], strict=True)
+        pictures = np.stack([_captioned(picture, text) for picture, text in shown])
+    iio.imwrite(path, pictures, plugin="pyav", codec="libx264", fps=fps)
+
+
+def _captioned(picture: np.ndarray, text: str) -> np.ndarray:
+    """`picture` [height, width, 3] with a line of text at its foot."""
+    image = Image.fromarray(picture)
+    pen, width = ImageDraw.Draw(image), image.width
+    size = next(size for size in (14, 12, 10, 8) if pen.textlength(text, font_size=size) < width)
+    pen.rectangle((0, image.height - 24, width, image.height), fill=(0, 0, 0))
+    pen.text((8, image.height - 20), text, fill=(255, 255, 255), font_size=size)
+    return np.asarray(image)
 
 
 def view(model: mujoco.MjModel, qpos: np.ndarray, control_dt: float) -> None:

@@ -68,8 +68,9 @@ class Simulation:
         context = self._next(state)
         start = self._start(start_key, context)
         data = self.physics.reset(
-            state.sim.data, state.done, start.qpos, start.qvel, start.params, self.task.spec.settle
-        )
+            state.sim.data, state.done, start.qpos, start.qvel, start.params,
+            self.task.spec.settle, start.ctrl,
+        )  # fmt: skip
         fresh = self._first(data, start, context, key)
         return self.select(state.done, fresh, state)
 
@@ -117,8 +118,9 @@ class Simulation:
 
     def _begin(self, start: Start, context: PyTree, key: Key, settle: int) -> State:
         data = self.physics.reset(
-            self.physics.blank(), jnp.bool(True), start.qpos, start.qvel, start.params, settle
-        )
+            self.physics.blank(), jnp.bool(True), start.qpos, start.qvel, start.params, settle,
+            start.ctrl,
+        )  # fmt: skip
         return self._first(data, start, context, key)
 
     def _first(self, data: Any, start: Start, context: PyTree, key: Key) -> State:

@@ -62,6 +62,7 @@ class Start(NamedTuple):
     memory: PyTree = ()  # all and only what the robot must carry
     episode: PyTree = ()  # the simulator's bookkeeping
     inputs: dict[str, Array] = {}  # noqa: RUF012 (writable fields besides the targets: pushes)
+    ctrl: Array | None = None  # [A] targets while it settles
 
 
 class Task(Protocol):
@@ -139,10 +140,11 @@ class Physics(Protocol):
         qvel: Array,
         params: ParamsByField,
         settle: int = 0,
+        ctrl: Array | None = None,
     ) -> Any:
         """`data` at rest time 0 with `qpos`, `qvel` where `mask` []; derived quantities current.
 
-        Time 0 is after `settle` physics steps from there.
+        Time 0 is after `settle` physics steps from there, under targets `ctrl` (None: zeros).
         """
         ...
 

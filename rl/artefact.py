@@ -16,16 +16,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from rl import runs
 from rl.program import Equation, Program
 from rl.spec import Sensor, Spec, from_facts
 
 SCHEMA = 1
 TOLERANCE = 1e-5  # of targets, in units of the actuators: float32 on another machine
 HASHES = "hashes.json"
+PARTS = "spec.json", "program.json", "policy.stablehlo", "arrays.safetensors", "model.mjb"
 Leaves = Sequence[np.ndarray]
 
 
@@ -85,6 +84,8 @@ class Artefact:
 
     def write(self, path: Path) -> None:
         """The file `path`, whole or not at all."""
+        from rl import runs  # a robot only reads, and has no JAX
+
         parts = {
             "spec.json": _json({"schema": SCHEMA, **asdict(self.spec)}),
             "program.json": _json(_plain(self.program)),
@@ -119,23 +120,30 @@ def read(path: Path) -> Artefact:
     try:
         with zipfile.ZipFile(path) as archive:
             parts = {name: archive.read(name) for name in archive.namelist()}
-        hashes = json.loads(parts.pop(HASHES))
-        for name, content in parts.items():
-            if hashes.get(name) != _hash(content):
-                raise ValueError(f"its {name} is not what was written")
-        facts = json.loads(parts["spec.json"])
-        if facts.pop("schema") != SCHEMA:
-            raise ValueError("another version wrote it")
-        arrays = load(parts["arrays.safetensors"])
-        program = _program(json.loads(parts["program.json"]), _group(arrays, "constant"))
+        return _unpacked(parts)
     except FileNotFoundError:
         raise ValueError(f"There is no artefact {path}.") from None
-    except (zipfile.BadZipFile, KeyError, ValueError, SafetensorError) as error:
-        raise ValueError(f"{path} is no good artefact: {error}.") from error
+    except Exception as error:  # whatever a damaged zip makes of itself
+        why = str(error) or repr(error)
+        raise ValueError(f"{path} is no good artefact: {why}.") from error
+
+
+def _unpacked(parts: dict[str, bytes]) -> Artefact:
+    for name in (HASHES, *PARTS):
+        if name not in parts:
+            raise ValueError(f"it has no {name}")
+    hashes = json.loads(parts.pop(HASHES))
+    for name, content in parts.items():
+        if hashes.get(name) != _hash(content):
+            raise ValueError(f"its {name} is not what was written")
+    facts = json.loads(parts["spec.json"])
+    if facts.pop("schema", None) != SCHEMA:
+        raise ValueError("another version wrote it")
+    arrays = load(parts["arrays.safetensors"])
     golden = _group(arrays, "golden")
     return Artefact(
         spec=from_facts(facts),
-        program=program,
+        program=_program(json.loads(parts["program.json"]), _group(arrays, "constant")),
         compiled=parts["policy.stablehlo"],
         params=_listed(arrays, "params"),
         carry=_listed(arrays, "carry"),

@@ -12,7 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 Operand = int | tuple[str, Any]  # a slot, or a dtype and a number of it
-CALLS = "jaxpr", "call_jaxpr", "fun_jaxpr"  # where a call's equation keeps what it calls
+# What calls another function once: a loop has one as well, and is no call.
+CALLS = {
+    "checkpoint", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call",
+    "custom_vjp_call_jaxpr", "jit", "pjit", "remat", "remat2",
+}  # fmt: skip
+CALLED = "jaxpr", "call_jaxpr", "fun_jaxpr"  # where a call's equation keeps that function
 
 
 class Equation(NamedTuple):
@@ -60,22 +65,22 @@ def record(f: Callable[..., Any], *example: Any) -> Program:
         known: dict[Any, Operand] = dict(zip(jaxpr.invars, operands, strict=True))
         for variable, const in zip(jaxpr.constvars, consts, strict=True):
             known[variable] = slot = next(fresh)
-            constants[slot] = np.asarray(const)
+            constants[slot] = const
 
         def read(variable: Any) -> Operand:
             if hasattr(variable, "val"):
-                literal = np.asarray(variable.val)
-                return str(literal.dtype), literal.item()
+                return str(variable.aval.dtype), np.asarray(variable.val).item()
             return known[variable]
 
         for equation in jaxpr.eqns:
             ins = [read(variable) for variable in equation.invars]
-            inner = next((equation.params[n] for n in CALLS if n in equation.params), None)
-            if inner is not None:
+            if str(equation.primitive) in CALLS:
+                inner = next(equation.params[n] for n in CALLED if n in equation.params)
                 outs = walk(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), ins)
             else:
                 outs = [next(fresh) for _ in equation.outvars]
-                equations.append(_plain(equation, ins, outs))
+                if outs:  # else it tells someone something, and nothing comes of it
+                    equations.append(_plain(equation, ins, outs))
             known |= dict(zip(equation.outvars, outs, strict=True))
         return [read(variable) for variable in jaxpr.outvars]
 
@@ -87,30 +92,34 @@ def record(f: Callable[..., Any], *example: Any) -> Program:
         if needed & {*equation.results}:
             kept.append(equation)
             needed |= {x for x in equation.operands if isinstance(x, int)}
-    constants = {slot: x for slot, x in constants.items() if slot in needed}
-    program = Program(inputs, constants, tuple(reversed(kept)), tuple(outputs))
-    for equation in program.equations:
+    for equation in reversed(kept):
         if equation.name not in OPERATIONS:
             raise ValueError(f"numpy has no {equation.name!r} here: see rl/program.py")
-    return program
+    constants = {slot: np.asarray(x) for slot, x in constants.items() if slot in needed}
+    return Program(inputs, constants, tuple(reversed(kept)), tuple(outputs))
 
 
 def _plain(equation: Any, ins: list[Operand], outs: list[int]) -> Equation:
     """`equation` with settings that JSON can hold."""
+    name = str(equation.primitive)
+    if name == "dot_general" and equation.params["dimension_numbers"][1][0]:
+        name = "dot_general of batches"
     dtype = str(equation.outvars[0].aval.dtype)
     settings = {n: _data(x) for n, x in equation.params.items() if n in SETTINGS}
-    return Equation(str(equation.primitive), tuple(ins), tuple(outs), dtype, settings)
+    return Equation(name, tuple(ins), tuple(outs), dtype, settings)
 
 
 def _data(x: Any) -> Any:
     if isinstance(x, tuple | list):
         return [_data(y) for y in x]
+    if isinstance(x, np.dtype):
+        return str(x)
     return int(x) if isinstance(x, np.integer) else x
 
 
 SETTINGS = {
     "axes", "axis", "broadcast_dimensions", "dimension", "dimension_numbers", "dimensions",
-    "limit_indices", "new_sizes", "permutation", "shape", "sizes", "slice_sizes",
+    "limit_indices", "new_dtype", "new_sizes", "permutation", "shape", "sizes", "slice_sizes",
     "start_indices", "strides", "y",
 }  # fmt: skip
 
@@ -123,10 +132,7 @@ def _broadcast(x: Any, shape: list[int], broadcast_dimensions: list[int]) -> np.
 
 
 def _product(x: np.ndarray, y: np.ndarray, dimension_numbers: list[Any]) -> np.ndarray:
-    (over_x, over_y), (batch_x, _) = dimension_numbers
-    if batch_x:
-        raise ValueError("numpy does no batch of products here: see rl/program.py")
-    return np.tensordot(x, y, (over_x, over_y))
+    return np.tensordot(x, y, dimension_numbers[0])
 
 
 def _slice(x: np.ndarray, start_indices: Any, limit_indices: Any, strides: Any = None) -> Any:
@@ -137,6 +143,28 @@ def _dynamic_slice(x: np.ndarray, *starts: Any, slice_sizes: list[int]) -> np.nd
     sizes = zip(starts, slice_sizes, x.shape, strict=True)
     low = [min(max(int(start), 0), have - size) for start, size, have in sizes]
     return x[tuple(slice(a, a + size) for a, size in zip(low, slice_sizes, strict=True))]
+
+
+def _converted(x: Any, new_dtype: str) -> Any:
+    """As XLA converts: to whole numbers, what is beyond them is the nearest, and NaN is 0."""
+    if np.dtype(new_dtype).kind not in "iu" or np.asarray(x).dtype.kind != "f":
+        return x
+    most = np.iinfo(new_dtype)
+    return np.clip(np.nan_to_num(np.asarray(x, float), posinf=np.inf, neginf=-np.inf), most.min,
+                   most.max)  # fmt: skip
+
+
+def _divide(x: Any, y: Any) -> Any:
+    if np.asarray(x).dtype.kind == "f":
+        return np.divide(x, y)
+    # XLA's whole numbers: towards 0, and all bits set where there is no quotient.
+    return np.where(np.equal(y, 0), np.invert(y), (x - np.fmod(x, y)) // y)
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    if np.asarray(x).dtype.kind == "f":
+        return np.fmod(x, y)
+    return np.where(np.equal(y, 0), x, np.fmod(x, y))
 
 
 def _iota(shape: list[int], dimension: int) -> np.ndarray:
@@ -158,10 +186,10 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "broadcast_in_dim": _broadcast,
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
     "concatenate": lambda *xs, dimension: np.concatenate(xs, dimension),
-    "convert_element_type": lambda x: x,
+    "convert_element_type": _converted,
     "copy": lambda x: x,
     "cos": np.cos,
-    "div": np.divide,
+    "div": _divide,
     "dot_general": _product,
     "dynamic_slice": _dynamic_slice,
     "eq": np.equal,
@@ -192,6 +220,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "reduce_min": lambda x, axes: np.min(x, tuple(axes)),
     "reduce_or": lambda x, axes: np.any(x, tuple(axes)),
     "reduce_sum": lambda x, axes: np.sum(x, tuple(axes)),
+    "rem": _remainder,
     "reshape": lambda x, new_sizes, dimensions=None: np.reshape(x, new_sizes),
     "rev": lambda x, dimensions: np.flip(x, dimensions),
     "rsqrt": lambda x: 1 / np.sqrt(x),

@@ -101,12 +101,12 @@ def test_reward_and_observation_of_the_image(measured: bool, history: int) -> No
             air_time=RNG.uniform(0, 0.5, 4) * (RNG.random(4) < 0.5), peak=RNG.uniform(0, 0.1, 4)
         )
         legs = symmetry.LEGS.index
-        swapped = jax.tree.map(lambda x: jnp.asarray(x)[legs], gait)
+        swapped = jax.tree.map(lambda x, legs=legs: jnp.asarray(x)[legs], gait)
         memory = start.memory._replace(action=last)
         history_of = memory.history
         if history > 1:
             frames = RNG.normal(size=history_of.shape).astype(np.float32)
-            flip = symmetry.frame(with_velocity=not measured)
+            flip = symmetry.frame(measured)
             memory = memory._replace(history=frames)
             history_of = exact(flip, frames)
         reflected = memory._replace(action=exact(joints, last), history=history_of)

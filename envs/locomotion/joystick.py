@@ -23,7 +23,6 @@ from envs.locomotion.legged import (
     Memory,
     Robot,
     blank_memory,
-    gravity,
     turned,
     within,
 )  # fmt: skip
@@ -32,7 +31,7 @@ from envs.locomotion.terrain import FIELD, Plane, Steps
 from envs.locomotion.walking import Gait, Weights, standing, terms, tracking
 from envs.randomise import Ranges
 from envs.task import Readings, Start, Task, TaskSpec
-from rl.mirror import AXIAL, SAME, VECTOR, Mirror, joined
+from rl.mirror import SAME, VECTOR, Mirror, joined
 from rl.types import Array, Key, Metrics, Obs
 
 COMMAND = (("forward", "m/s", 1.5), ("left", "m/s", 0.8), ("turn left", "rad/s", 1.2))  # +-
@@ -100,27 +99,23 @@ class Joystick(Task):
 
     @cached_property
     def spec(self) -> TaskSpec:
-        public = ("orientation",) if self.measured else ("up", "velocity")
         command = tuple((name, unit, -most, most) for name, unit, most in COMMAND)
-        return self.legged.spec(public, command, lagged=self.playground_timing)
+        when = "lagged" if self.playground_timing else "current"
+        return self.legged.spec(self.measured, command, derived=when)
 
     @property
     def disturbance(self) -> Disturbance:
-        sizes = {"*_pos": 0.03, "*_vel": 1.5, "gyro": 0.2}
-        # A quaternion turns a vector by twice what it is off.
-        sizes |= {"orientation": 0.025} if self.measured else {"up": 0.05, "velocity": 0.1}
         return Disturbance(
-            jitter={name: self.noise * size for name, size in sizes.items()} if self.noise else {},
+            jitter=self.legged.noise(self.noise, self.measured),
             reading_delay=self.reading_delay, target_delay=self.target_delay,
         )  # fmt: skip
 
     @property
     def mirror(self) -> Mirror:
-        seen = symmetry.frame(with_velocity=not self.measured)
-        policy = joined(*[seen] * self.history, symmetry.COMMAND)
-        truths = (AXIAL, VECTOR, VECTOR, VECTOR, AXIAL, *[symmetry.JOINTS] * 3, symmetry.LEGS)
-        feet = symmetry.FOOT_VECTORS, symmetry.LEGS
-        critic = joined(policy, *truths, *feet, VECTOR, SAME)
+        frames = [symmetry.frame(self.measured)] * self.history
+        policy = joined(*frames, symmetry.COMMAND)
+        feet = symmetry.LEGS, symmetry.FOOT_VECTORS, symmetry.LEGS
+        critic = joined(policy, symmetry.TRUTHS, *feet, VECTOR, SAME)
         return Mirror({"policy": policy, "critic": critic}, symmetry.JOINTS)
 
     def model(self) -> mujoco.MjModel:
@@ -159,11 +154,8 @@ class Joystick(Task):
         )
 
     def observe(self, readings: Readings, command: Array, memory: Memory) -> tuple[Obs, Memory]:
-        angles, speeds = self.legged.joints(readings)
-        known = () if self.measured else (readings["velocity"],)
-        down = gravity(readings) if self.measured else -readings["up"]
         told = memory.before if self.playground_timing else memory.action
-        frame = jnp.concatenate([*known, readings["gyro"], down, angles, speeds, told])
+        frame = self.legged.frame(readings, told, self.measured)
         if self.history == 1:
             return jnp.concatenate([frame, command]), memory
         frames = jnp.concatenate([frame[None], memory.history])
@@ -176,13 +168,10 @@ class Joystick(Task):
         return targets, memory._replace(action=action, before=memory.action)
 
     def privileged(self, raw: Readings, obs: Obs, episode: Episode) -> Obs:
-        angles, speeds = self.legged.joints(raw)
-        down = -raw["up"]
         push = self.pushes.force(episode.push, self.legged.mass) if episode.push else jnp.zeros(3)
         kicked = episode.push.on if episode.push else False
         return jnp.concatenate([
-            obs, raw["gyro"], raw["accelerometer"], down, raw["velocity"], raw["angvel"],
-            angles, speeds, raw["actuator_force"], episode.gait.contact,
+            obs, self.legged.truths(raw), episode.gait.contact,
             self.legged.feet(raw).velocity.ravel(), episode.gait.air_time, push,
             jnp.float32(kicked)[None],
         ])  # fmt: skip

@@ -32,6 +32,8 @@ Channel = tuple[str, str, float, float]  # of a command: name, unit, least, most
 CONTROL_DT = 0.02  # s
 HORIZON = 1000  # control steps
 FRICTION = 0.6  # of the ground
+HAZE = (0.36, 0.42, 0.5, 1)  # where the endless ground meets the sky
+TRUNK, LEG, FOOT = (0.8, 0.82, 0.85, 1), (0.45, 0.47, 0.5, 1), (0.95, 0.55, 0.15, 1)  # colours
 # What a robot may measure besides its joints and `gyro`, and what none does.
 IMU = ("orientation", "up", "velocity", "linvel", "angvel", "upright", "position", "accelerometer")
 FIELDS = ("actuator_force",)
@@ -93,36 +95,78 @@ class Legged:
         """kg."""
         return float(self.robot.mass)
 
-    def spec(
-        self, public: tuple[str, ...], command: tuple[Channel, ...] = (), lagged: bool = False
-    ) -> TaskSpec:
-        """What a task reads and writes; of the IMU the robot has `gyro` and what is `public`."""
+    def spec(self, measured: bool, command: tuple[Channel, ...] = (), **other: Any) -> TaskSpec:
+        """What a task reads and writes; if not `measured`, its policy is told its velocity too."""
         low, high = self.model.actuator_ctrlrange.T.tolist()
+        public = ("orientation",) if measured else ("up", "velocity")
         secret = (*(name for name in IMU if name not in public), *FOOT_AT, *FOOT_VELOCITY)
-        return TaskSpec(
-            actuators=JOINTS,
-            low=tuple(low),
-            high=tuple(high),
-            substeps=round(CONTROL_DT / self.timestep),
-            control_dt=CONTROL_DT,
-            horizon=HORIZON,
-            sensors=(*ANGLES, *SPEEDS, "gyro", *public, *secret),
-            fields=FIELDS,
-            privileged=(*secret, *FIELDS),
-            command=command,
-            speeds=tuple(motor.speed for _ in LEGS for motor in self.robot.motors),
-            rescale=False,
-            derived="lagged" if lagged else "current",
-        )
+        facts: dict[str, Any] = {
+            "actuators": JOINTS,
+            "low": tuple(low),
+            "high": tuple(high),
+            "substeps": round(CONTROL_DT / self.timestep),
+            "control_dt": CONTROL_DT,
+            "horizon": HORIZON,
+            "sensors": (*ANGLES, *SPEEDS, "gyro", *public, *secret),
+            "fields": FIELDS,
+            "privileged": (*secret, *FIELDS),
+            "command": command,
+            "speeds": tuple(motor.speed for _ in LEGS for motor in self.robot.motors),
+            "rescale": False,
+        }
+        return TaskSpec(**(facts | other))
+
+    def noise(self, level: float, measured: bool) -> dict[str, float]:
+        """Half-ranges of the readings' noise, `level` times MuJoCo Playground's."""
+        sizes = {"*_pos": 0.03, "*_vel": 1.5, "gyro": 0.2}
+        # A quaternion turns a vector by twice what it is off.
+        sizes |= {"orientation": 0.025} if measured else {"up": 0.05, "velocity": 0.1}
+        return {name: level * size for name, size in sizes.items()} if level else {}
+
+    def frame(self, readings: Readings, action: Array, measured: bool) -> Array:
+        """What a policy is told at a time [42], or of its velocity as well [45]."""
+        angles, speeds = self.joints(readings)
+        known = () if measured else (readings["velocity"],)
+        down = gravity(readings) if measured else -readings["up"]
+        return jnp.concatenate([*known, readings["gyro"], down, angles, speeds, action])
+
+    def truths(self, raw: Readings) -> Array:
+        """What a critic is told besides [51]: all of it, as it is."""
+        angles, speeds = self.joints(raw)
+        imu = raw["gyro"], raw["accelerometer"], -raw["up"], raw["velocity"], raw["angvel"]
+        return jnp.concatenate([*imu, angles, speeds, raw["actuator_force"]])
 
     def joints(self, readings: Readings) -> tuple[Array, Array]:
         """Angles [12] off `pose`, rad, and speeds [12], rad/s."""
         return gather(readings, ANGLES) - self.pose, gather(readings, SPEEDS)
 
-    def beyond(self, angles: Array, share: float) -> Array:
-        """How far joints [12], as `joints` gives them, leave this share of their ranges, rad."""
-        low, high = share * self.robot.limits().T - self.pose
+    def beyond(self, angles: Array, limits: np.ndarray) -> Array:
+        """How far joints [12], as `joints` gives them, leave `limits` [12, 2], rad."""
+        low, high = limits.T - self.pose
         return jnp.sum(jnp.maximum(low - angles, 0) + jnp.maximum(angles - high, 0))
+
+    def soft_limits(self, share: float) -> np.ndarray:
+        """This share of the joints' ranges [12, 2], about their middle, rad."""
+        ranges = self.robot.limits()
+        middle, half = ranges.mean(1), share * np.ptp(ranges, 1) / 2
+        return np.stack([middle - half, middle + half], 1)
+
+    def lowest(self, raw: Readings, legs: tuple[str, ...]) -> Array:
+        """Height [n] of the lowest point of each collider of `legs`, but the feet, m."""
+        model, kinds = self.model, mujoco.mjtGeom
+        names = [model.geom(i).name for i in range(model.ngeom)]
+        ids = [i for i, name in enumerate(names) if name.startswith(tuple(f"{x}_" for x in legs))]
+        size, kind = model.geom_size[ids], model.geom_type[ids]
+        down = raw["geom_xmat"].reshape(-1, 3, 3)[np.array(ids), 2]  # the vertical in its frame
+        box = jnp.sum(jnp.abs(down) * size, -1)
+        rod = size[:, 1] * jnp.abs(down[:, 2])
+        disc = size[:, 0] * jnp.sqrt(jnp.maximum(1 - down[:, 2] ** 2, 0))
+        reach = jnp.select(
+            [kind == kinds.mjGEOM_BOX, kind == kinds.mjGEOM_CYLINDER, kind == kinds.mjGEOM_CAPSULE],
+            [box, rod + disc, rod + size[:, 0]],
+            size[:, 0],
+        )
+        return raw["geom_xpos"].reshape(-1, 3)[np.array(ids), 2] - reach
 
     def ground_below(self, at: Array) -> Array:
         """The highest ground [] under a robot that stands at `at` [2], however turned, m."""
@@ -166,11 +210,21 @@ def within(action: Array) -> Array:
 
 
 def add_looks(spec: mujoco.MjSpec) -> None:
-    """A sky, a chequered ground and a light."""
+    """A sky, a chequered ground, a light, and a camera that goes with the robot."""
+    sideways, upward = (0.8575, -0.5145, 0.0), (0.1669, 0.2782, 0.9459)  # of its picture
+    camera = spec.body("trunk").add_camera(name="beside", pos=(-0.72, -1.2, 0.48))
+    camera.mode = mujoco.mjtCamLight.mjCAMLIGHT_TRACK
+    camera.alt.xyaxes = (*sideways, *upward)
+    camera.alt.type = mujoco.mjtOrientation.mjORIENTATION_XYAXES
+    spec.visual.rgba.haze = HAZE
+    for geom in spec.geoms:
+        geom.rgba = LEG if "_" in geom.name else FOOT
+        if geom.name.startswith("trunk"):
+            geom.rgba = TRUNK
     texture = mujoco.mjtTexture
     spec.add_texture(
         name="sky", type=texture.mjTEXTURE_SKYBOX, builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
-        rgb1=(0.6, 0.7, 0.8), rgb2=(0.1, 0.15, 0.2), width=256, height=256,
+        rgb1=HAZE[:3], rgb2=(0.1, 0.15, 0.2), width=256, height=256,
     )  # fmt: skip
     spec.add_texture(
         name="ground", type=texture.mjTEXTURE_2D, builtin=mujoco.mjtBuiltin.mjBUILTIN_CHECKER,

@@ -9,7 +9,11 @@ FOOT_VECTORS = flip(*(1, -1, 1) * 4, index=[3 * leg + axis for leg in SIDES for 
 COMMAND = flip(1, -1, -1)  # forward, left, a turn to the left
 
 
-def frame(with_velocity: bool) -> Flip:
-    """Of what a policy sees at a time: velocity if it does, gyro, gravity, joints, last action."""
-    velocity = (VECTOR,) if with_velocity else ()
+# Of what Legged.truths tells a critic.
+TRUTHS = joined(AXIAL, VECTOR, VECTOR, VECTOR, AXIAL, JOINTS, JOINTS, JOINTS)
+
+
+def frame(measured: bool) -> Flip:
+    """Of what Legged.frame tells a policy."""
+    velocity = () if measured else (VECTOR,)
     return joined(*velocity, AXIAL, VECTOR, JOINTS, JOINTS, JOINTS)

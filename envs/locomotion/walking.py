@@ -80,7 +80,7 @@ def terms(
         "lin_vel_z": raw["linvel"][2] ** 2,
         "ang_vel_xy": square(raw["angvel"][:2]),
         "orientation": square(raw["upright"][:2]),
-        "dof_pos_limits": legged.beyond(angles, SOFT),
+        "dof_pos_limits": legged.beyond(angles, SOFT * legged.robot.limits()),
         "pose": jnp.exp(-jnp.sum(angles**2 * jnp.array(POSE_WEIGHT))),
         "termination": fell.astype(jnp.float32),
         "stand_still": jnp.abs(angles).sum() * ~asked,

@@ -68,9 +68,10 @@ class MJX:
 
     def reset(
         self, data: Data, mask: Array, qpos: Array, qvel: Array, params: ParamsByField,
-        settle: int = 0,
+        settle: int = 0, ctrl: Array | None = None,
     ) -> Data:  # fmt: skip
         model, d = self._model(params), self._blank.replace(qpos=qpos, qvel=qvel)
+        d = d if ctrl is None else d.replace(ctrl=ctrl)
         with jax.default_matmul_precision("highest"):
             if settle:
                 d = self._steps(model, d, settle).replace(time=self._blank.time)

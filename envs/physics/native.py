@@ -72,9 +72,10 @@ class Native:
 
     def reset(
         self, data: Data, mask: Array, qpos: Array, qvel: Array, params: ParamsByField,
-        settle: int = 0,
+        settle: int = 0, ctrl: Array | None = None,
     ) -> Data:  # fmt: skip
-        how = mask, qpos, qvel, params, jnp.int32(settle)
+        first = {"qpos": qpos, "qvel": qvel} | ({} if ctrl is None else {"ctrl": ctrl})
+        how = mask, first, params, jnp.int32(settle)
         row, out, bad = self._call(self._reset, data.row, *how)
         reads = self._see(out, row)
         pick = lambda new, old: jnp.where(mask, new, old)  # noqa: E731
@@ -140,7 +141,7 @@ class Native:
             out = self._gather(batch, slice(None), post_constraint=self.post_constraint)
         return _words(after, lead), out.reshape(*lead, -1), failed.reshape(lead)
 
-    def _reset(self, row, mask, qpos, qvel, params, settle):
+    def _reset(self, row, mask, first, params, settle):
         lead, row = mask.shape, _rows(row, self.size).copy()
         out = np.zeros((len(row), self.width), np.float32)
         failed = np.zeros(len(row), bool)
@@ -149,7 +150,7 @@ class Native:
             with self._lock:
                 batch = self._load(row, params)
                 batch.reset(ids, stage=NOT_COMPUTED)
-                for name, value in {"qpos": qpos, "qvel": qvel}.items():
+                for name, value in first.items():
                     bound = batch.bind(name)
                     bound[ids] = np.asarray(value).reshape(bound.shape)[ids]
                 if nstep := int(np.max(settle)):

@@ -75,7 +75,7 @@ class Limiter:
         """What is wrong with what came in, if anything."""
         try:
             targets = np.asarray(wished, float)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return "targets that are no numbers"
         if targets.shape != self.targets.shape:
             return f"targets of shape {targets.shape}"
@@ -117,9 +117,9 @@ class Limiter:
 def tilt_of(readings: Mapping[str, np.ndarray]) -> float:
     """Degrees that the body leans from upright; 0 where nothing measures it."""
     if "orientation" in readings:
-        quat = np.asarray(readings["orientation"], float)
-        _, x, y, _ = quat / max(np.linalg.norm(quat), 1e-9)
-        up = 1 - 2 * (x * x + y * y)
+        w, x, y, z = np.asarray(readings["orientation"], float)
+        size = w * w + x * x + y * y + z * z
+        up = (size - 2 * (x * x + y * y)) / max(size, 1e-18)  # 0 of a sensor that is dead
     elif "up" in readings:
         up = float(readings["up"][2]) / max(float(np.linalg.norm(readings["up"])), 1e-9)
     else:

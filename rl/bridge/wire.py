@@ -50,7 +50,10 @@ def decode(datagram: bytes) -> Message | None:
     if (magic, version) != (MAGIC, VERSION) or zlib.crc32(body) != crc or kind > BYE:
         return None
     if kind == HELLO:
-        return Message(kind, flags, spec, seq, time, np.zeros(0, "<f4"), content.decode())
+        try:
+            return Message(kind, flags, spec, seq, time, np.zeros(0, "<f4"), content.decode())
+        except UnicodeDecodeError:
+            return None
     if len(content) % 4:
         return None
     return Message(kind, flags, spec, seq, time, np.frombuffer(content, "<f4"))
@@ -85,7 +88,7 @@ def state_message(spec: Spec, state: State) -> Message:
 def state_of(spec: Spec, message: Message) -> State | None:
     """The state in `message`, if its numbers are as many as the spec has."""
     sizes = [sensor.size for sensor in spec.sensors]
-    if message.hash != spec.hash or len(message.numbers) != sum(sizes):
+    if (message.kind, message.hash) != (STATE, spec.hash) or len(message.numbers) != sum(sizes):
         return None
     parts = np.split(message.numbers, np.cumsum(sizes)[:-1])
     names = [sensor.name for sensor in spec.sensors]
@@ -102,7 +105,9 @@ def command_message(spec: Spec, command: Command, time: float) -> Message:
 def command_of(spec: Spec, message: Message) -> Command | None:
     """The command in `message`, if its numbers are as many as the spec has, and finite."""
     count = len(spec.actuators)
-    if message.hash != spec.hash or len(message.numbers) != 3 * count + len(spec.command):
+    if (message.kind, message.hash) != (COMMAND, spec.hash):
+        return None
+    if len(message.numbers) != 3 * count + len(spec.command):
         return None
     if not np.isfinite(message.numbers).all():
         return None
@@ -121,9 +126,9 @@ def check_hello(spec: Spec, message: Message, whose: str) -> None:
         return
     try:
         theirs = json.loads(message.text)
-        sensors = [x["name"] for x in theirs["sensors"]]
-        actuators = [x["name"] for x in theirs["actuators"]]
-    except (ValueError, KeyError, TypeError):
+        sensors = [str(x["name"]) for x in theirs["sensors"]]
+        actuators = [str(x["name"]) for x in theirs["actuators"]]
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise ValueError(f"{whose} sent a hello that cannot be read.") from None
     spec.require(sensors, actuators, whose)
     ours = json.loads(json.dumps(asdict(spec)))

@@ -1,0 +1,156 @@
+"""A quadruped that rears up and stands on its hind feet.
+
+Reward and starts are those of MuJoCo Playground's Go1 footstand task (Zakka et al. 2025,
+arXiv:2502.08844); actions move the targets from where they are.  The penalty of a contact is for
+the front feet, as its code means it, and not for all four.
+"""
+
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import mujoco
+
+from envs.disturb import Disturbance
+from envs.locomotion.legged import CONTROL_DT, FIELDS, ROBOTS, Legged, Robot, turned, within
+from envs.locomotion.terrain import Plane
+from envs.randomise import Ranges
+from envs.task import Readings, Start, Task, TaskSpec
+from rl.types import Array, Key, Metrics, Obs
+
+TALL = 0.53  # m, of the IMU
+SOFT = 0.9  # share of the joints' ranges, about their middle, that is free
+HELD_S = 2.0  # s of standing that count
+FRONT = slice(0, 6)  # joints of the front legs; its feet are the first two
+HIND = ("RR", "RL")
+
+
+class Memory(NamedTuple):
+    action: Array  # [12] the last
+    targets: Array  # [12] rad
+
+
+class Episode(NamedTuple):
+    action: Array  # [12] the last
+    held: Array  # [] s that it has stood without a break
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Of the reward's terms, per second."""
+
+    height: float = 1.0
+    orientation: float = 1.0
+    contact: float = -0.1
+    action_rate: float = 0.0
+    dof_pos_limits: float = -0.5
+    pose: float = -0.1
+    energy: float = 0.0
+
+
+@dataclass(frozen=True)
+class Footstand(Task):
+    """Fields are flags: `--env.noise 0`."""
+
+    robot: Robot = "go1"
+    measured: bool = False  # the policy sees what the robot measures: not its own velocity
+    action_scale: float = 0.3  # rad, that targets move by at most in a control step
+    timestep: float = 0.004  # s, of physics
+    noise: float = 1.0  # of the readings, x Playground's
+    randomised: float = 0.0  # share of `ranges` to draw from
+    ranges: Ranges = Ranges()
+    weights: Weights = Weights()
+
+    def __post_init__(self) -> None:
+        self.ranges.scaled(self.randomised).check(self.model(), "trunk")
+
+    @cached_property
+    def legged(self) -> Legged:
+        return Legged(ROBOTS[self.robot], Plane(), touching="all", timestep=self.timestep)
+
+    @cached_property
+    def spec(self) -> TaskSpec:
+        spec, more = self.legged.spec(self.measured), ("geom_xpos", "geom_xmat")
+        return self.legged.spec(
+            self.measured, horizon=500, fields=(*FIELDS, *more),
+            privileged=(*spec.privileged, *more),
+        )  # fmt: skip
+
+    @property
+    def disturbance(self) -> Disturbance:
+        sizes = self.legged.noise(self.noise, self.measured)
+        return Disturbance(jitter=sizes | ({"*_pos": 0.01 * self.noise} if sizes else {}))
+
+    def model(self) -> mujoco.MjModel:
+        return self.legged.model
+
+    def reset(self, key: Key, context: tuple[()]) -> Start:
+        place_key, turn_key, jolt_key, draw_key = jax.random.split(key, 4)
+        at = jax.random.uniform(place_key, (2,), minval=-0.5, maxval=0.5)
+        quat = turned(jax.random.uniform(turn_key, minval=-3.14, maxval=3.14))
+        height, pose = jnp.array([self.legged.robot.height]), jnp.array(self.legged.pose)
+        jolt = jax.random.uniform(jolt_key, (6,), minval=-0.5, maxval=0.5)
+        ranges = self.ranges.scaled(self.randomised)
+        rest = jnp.zeros(12)
+        return Start(
+            qpos=jnp.concatenate([at, height, quat, pose]),
+            qvel=jnp.concatenate([jolt, rest]),
+            params=ranges.draw(draw_key, self.model(), "trunk", "ground"),
+            memory=Memory(rest, jnp.float32(pose)),
+            episode=Episode(rest, jnp.float32(0)),
+        )
+
+    def observe(self, readings: Readings, command: tuple[()], memory: Memory) -> tuple[Obs, Memory]:
+        return self.legged.frame(readings, memory.action, self.measured), memory
+
+    def control(self, action: Array, readings: Readings, memory: Memory) -> tuple[Array, Memory]:
+        action, (low, high) = within(action), jnp.array(self.legged.robot.limits()).T
+        # Within the joints' ranges: targets that ran away would take as long to come back.
+        targets = jnp.clip(memory.targets + self.action_scale * action, low, high)
+        return targets, Memory(action, targets)
+
+    def privileged(self, raw: Readings, obs: Obs, episode: Episode) -> Obs:
+        return jnp.concatenate([obs, self.legged.truths(raw), raw["position"][2:]])
+
+    def advance(
+        self, key: Key, raw: Readings, action: Array, command: tuple[()], episode: Episode
+    ) -> tuple[tuple[()], Episode, dict[str, Array]]:
+        held = jnp.where(self.stands(raw), episode.held + CONTROL_DT, 0.0)
+        return command, Episode(within(action), held), {}
+
+    def reward(
+        self, before: Readings, after: Readings, action: Array, command: tuple[()], episode: Episode
+    ) -> tuple[Array, Metrics]:
+        angles, speeds = self.legged.joints(after)
+        square = lambda x: jnp.sum(x**2)  # noqa: E731
+        parts = {
+            "height": jnp.exp(jnp.minimum(after["position"][2], TALL) - TALL),
+            "orientation": (0.5 * rearing(after) + 0.5) ** 2,
+            "contact": self.legged.feet(after).contact[:2].any().astype(jnp.float32),
+            "action_rate": square(within(action) - episode.action),
+            "dof_pos_limits": self.legged.beyond(angles, self.legged.soft_limits(SOFT)),
+            "pose": square(angles[FRONT]),
+            "energy": jnp.sum(jnp.abs(speeds * after["actuator_force"])),
+        }
+        weights = asdict(self.weights)
+        total = sum(weights[name] * x for name, x in parts.items())
+        stands = self.stands(after)
+        up = stands & (episode.held + CONTROL_DT >= HELD_S)
+        metrics = parts | {"stands": stands.astype(jnp.float32), "up": up.astype(jnp.float32)}
+        return jnp.clip(total * CONTROL_DT, 0, 1e4), metrics
+
+    def terminated(self, raw: Readings, episode: Episode) -> Array:
+        """It turned over, or more of its hind legs than the feet is on the ground."""
+        return (raw["upright"][2] < -0.25) | (self.legged.lowest(raw, HIND) <= 0).any()
+
+    def stands(self, raw: Readings) -> Array:
+        """[] bool, reared up within 26 degrees, tall, and its front feet off the ground."""
+        tall = raw["position"][2] > TALL - 0.1
+        return (rearing(raw) > 0.9) & tall & ~self.legged.feet(raw).contact[:2].any()
+
+
+def rearing(raw: Readings) -> Array:
+    """How far up [] the robot's front points: 1 is straight up."""
+    return raw["up"][0]

@@ -1,0 +1,175 @@
+"""A quadruped that was dropped gets up and stands.
+
+Reward and starts are those of MuJoCo Playground's Go1 getup task (Zakka et al. 2025,
+arXiv:2502.08844); actions move the joints from where they are measured to be.
+"""
+
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import mujoco
+
+from envs.disturb import Disturbance
+from envs.locomotion.legged import (
+    CONTROL_DT,
+    FIELDS,
+    ROBOTS,
+    Legged,
+    Memory,
+    Robot,
+    blank_memory,
+    gather,
+    within,
+)
+from envs.locomotion.quadruped import ANGLES
+from envs.locomotion.terrain import Plane
+from envs.randomise import Ranges
+from envs.task import Readings, Start, Task, TaskSpec
+from rl.types import Array, Key, Metrics, Obs
+
+DROP = 0.5  # m, of the trunk, turned anyhow
+SETTLE_S = 0.5  # s of falling before the episode
+SOFT = 0.95  # share of the joints' ranges, about their middle, that is free
+HELD_S = 2.0  # s of standing that count as up
+
+
+class Episode(NamedTuple):
+    action: Array  # [12] the last
+    before: Array  # [12] the one before
+    held: Array  # [] s that it has stood without a break
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Of the reward's terms, per second."""
+
+    orientation: float = 1.0
+    torso_height: float = 1.0
+    posture: float = 1.0
+    stand_still: float = 1.0
+    action_rate: float = -0.001
+    dof_pos_limits: float = -0.1
+    torques: float = -1e-5
+    dof_acc: float = -2.5e-7
+    dof_vel: float = -0.1
+
+
+@dataclass(frozen=True)
+class Getup(Task):
+    """Fields are flags: `--env.dropped 1`."""
+
+    robot: Robot = "go1"
+    measured: bool = True  # the policy sees what the robot measures: not its own velocity
+    dropped: float = 0.6  # chance to begin dropped; else it begins standing
+    action_scale: float = 0.5  # rad
+    timestep: float = 0.004  # s, of physics
+    noise: float = 1.0  # of the readings, x Playground's
+    randomised: float = 0.0  # share of `ranges` to draw from
+    ranges: Ranges = Ranges()
+    weights: Weights = Weights()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.dropped <= 1:
+            raise ValueError(f"dropped is {self.dropped}; it is a chance, from 0 to 1.")
+        self.ranges.scaled(self.randomised).check(self.model(), "trunk")
+
+    @cached_property
+    def legged(self) -> Legged:
+        return Legged(ROBOTS[self.robot], Plane(), touching="all", timestep=self.timestep)
+
+    @cached_property
+    def spec(self) -> TaskSpec:
+        fields = (*FIELDS, "qacc")
+        spec = self.legged.spec(self.measured)
+        return self.legged.spec(
+            self.measured, horizon=300, fields=fields, settle=round(SETTLE_S / self.timestep),
+            privileged=(*spec.privileged, "qacc"),
+        )  # fmt: skip
+
+    @property
+    def disturbance(self) -> Disturbance:
+        return Disturbance(jitter=self.legged.noise(self.noise, self.measured))
+
+    def model(self) -> mujoco.MjModel:
+        return self.legged.model
+
+    def reset(self, key: Key, context: tuple[()]) -> Start:
+        drop_key, turn_key, pose_key, jolt_key, draw_key = jax.random.split(key, 5)
+        low, high = jnp.array(self.legged.robot.limits()).T
+        quat = jax.random.normal(turn_key, (4,))
+        joints = jax.random.uniform(pose_key, (12,), minval=low, maxval=high)
+        fallen = jnp.concatenate([jnp.array([0, 0, DROP]), quat / jnp.linalg.norm(quat), joints])
+        standing = jnp.array([0, 0, self.legged.robot.height, 1, 0, 0, 0, *self.legged.pose])
+        qpos = jnp.where(jax.random.bernoulli(drop_key, self.dropped), fallen, standing)
+        jolt = jax.random.uniform(jolt_key, (6,), minval=-0.5, maxval=0.5)
+        rest = jnp.zeros(12)
+        return Start(
+            qpos=qpos,
+            qvel=jnp.concatenate([jolt, rest]),
+            params=self.ranges.scaled(self.randomised).draw(
+                draw_key, self.model(), "trunk", "ground"
+            ),
+            memory=blank_memory(1, 0),
+            episode=Episode(rest, rest, jnp.float32(0)),
+            ctrl=qpos[7:],
+        )
+
+    def observe(self, readings: Readings, command: tuple[()], memory: Memory) -> tuple[Obs, Memory]:
+        return self.legged.frame(readings, memory.action, self.measured), memory
+
+    def control(self, action: Array, readings: Readings, memory: Memory) -> tuple[Array, Memory]:
+        action = within(action)
+        targets = gather(readings, ANGLES) + self.action_scale * action
+        return targets, memory._replace(action=action, before=memory.action)
+
+    def privileged(self, raw: Readings, obs: Obs, episode: Episode) -> Obs:
+        return jnp.concatenate([obs, self.legged.truths(raw), raw["position"][2:]])
+
+    def advance(
+        self, key: Key, raw: Readings, action: Array, command: tuple[()], episode: Episode
+    ) -> tuple[tuple[()], Episode, dict[str, Array]]:
+        held = jnp.where(self.stands(raw), episode.held + CONTROL_DT, 0.0)
+        return command, Episode(within(action), episode.action, held), {}
+
+    def reward(
+        self, before: Readings, after: Readings, action: Array, command: tuple[()], episode: Episode
+    ) -> tuple[Array, Metrics]:
+        parts = self.terms(after, within(action), episode)
+        weights = asdict(self.weights)
+        total = sum(weights[name] * x for name, x in parts.items())
+        stands = self.stands(after)
+        up = stands & (episode.held + CONTROL_DT >= HELD_S)
+        metrics = parts | {"stands": stands.astype(jnp.float32), "up": up.astype(jnp.float32)}
+        return jnp.clip(total * CONTROL_DT, 0, 1e4), metrics
+
+    def terms(self, raw: Readings, action: Array, episode: Episode) -> Metrics:
+        """Each term of the reward [], before its weight."""
+        angles, speeds = self.legged.joints(raw)
+        lean = jnp.sum((raw["up"] - jnp.array([0.0, 0.0, 1.0])) ** 2)
+        height, force = jnp.minimum(raw["position"][2], self.tall), raw["actuator_force"]
+        upright, tall = lean < 0.01, self.tall - height < 0.005
+        square = lambda x: jnp.sum(x**2)  # noqa: E731
+        jerk = action - 2 * episode.action + episode.before
+        return {
+            "orientation": jnp.exp(-2 * lean),
+            "torso_height": jnp.exp(height) - 1,
+            "posture": jnp.exp(-0.5 * square(angles)) * upright,
+            "stand_still": jnp.exp(-0.5 * square(action)) * (upright & tall),
+            "action_rate": square(action - episode.action) + square(jerk),
+            "dof_pos_limits": self.legged.beyond(angles, self.legged.soft_limits(SOFT)),
+            "torques": jnp.linalg.norm(force) + jnp.abs(force).sum(),
+            "dof_acc": square(raw["qacc"][6:]),
+            "dof_vel": square(jnp.maximum(jnp.abs(speeds) - 2 * jnp.pi, 0)),
+        }
+
+    @property
+    def tall(self) -> float:
+        """Height of the IMU that counts as standing, m."""
+        return self.legged.robot.height + self.legged.robot.imu_at[2] + 0.003
+
+    def stands(self, raw: Readings) -> Array:
+        """[] bool, upright within 18 degrees and at most 5 cm lower than it should be."""
+        return (raw["up"][2] > 0.95) & (raw["position"][2] > self.tall - 0.05)

@@ -1,0 +1,161 @@
+"""Drive a trained robot: its artefact in one process, a simulated robot in another.
+
+python -m experiments.drive runs/ppo
+
+Neither process knows of training.  What comes of it is a video with the commands written into it
+and a plot of commanded and achieved velocity, contacts and torques.
+"""
+
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import mujoco
+import numpy as np
+import tyro
+
+from envs import render
+from experiments import cli
+from experiments.deploy import artefact_of
+from rl import artefact, runs
+from rl.artefact import Artefact
+
+# s, then forward in m/s, left in m/s, and a turn to the left in rad/s.
+TOUR = (
+    (0.0, 0.0, 0.0, 0.0),
+    (1.0, 0.8, 0.0, 0.0),
+    (5.0, 0.5, 0.0, 1.0),
+    (9.0, 0.0, 0.4, 0.0),
+    (12.0, -0.5, 0.0, 0.0),
+    (15.0, 0.0, 0.0, -1.0),
+    (18.0, 0.0, 0.0, 0.0),
+)
+WAIT = 120.0  # s for either process to be ready and done, beyond what it drives
+
+
+@dataclass(frozen=True)
+class Args:
+    run: tyro.conf.Positional[Path]  # a run's directory, or an artefact
+    seed: int | None = None  # of the run; None: its first
+    script: Path | None = None  # a CSV file of times, s, and commands; None: a tour
+    seconds: float = 20.0
+    pace: Literal["real", "lockstep"] = "lockstep"
+    runtime: Literal["jax", "numpy"] = "jax"
+    video: bool = True
+    out: Path | None = None  # where drive.npz, .png and .mp4 go; None: beside the artefact
+
+
+def main(args: Args) -> None:
+    path = args.run
+    if path.is_dir():
+        seeds = runs.read_manifest(path)["seeds"]
+        path = artefact_of(path, seeds[0] if args.seed is None else args.seed)
+    found = artefact.read(path)
+    out = args.out or path.parent
+    out.mkdir(parents=True, exist_ok=True)
+    script = args.script or tour(out / "drive.csv", len(found.spec.command))
+    together(path, script, out / "drive.npz", args)
+    log = dict(np.load(out / "drive.npz"))
+    model = mujoco.MjModel.from_binary_path("m.mjb", {"m.mjb": found.model})
+    achieved = velocities(log["qpos"], log["qvel"])
+    off = np.sqrt(np.mean((achieved - log["command"]) ** 2, 0))
+    print(f"plot     {plot(out / 'drive.png', found, log, achieved)}")
+    print("off by   " + ", ".join(
+        f"{x:.2f} {c.unit} {c.name}" for x, c in zip(off, found.spec.command, strict=True)
+    ))  # fmt: skip
+    if args.video:
+        captions = [caption(found, *row) for row in zip(log["command"], achieved, strict=True)]
+        try:
+            dt = found.spec.control_dt
+            render.video(out / "drive.mp4", model, log["qpos"], dt, captions)
+            print(f"video    {out / 'drive.mp4'}")
+        except render.CannotRender as error:
+            print(f"no video: {error}")
+
+
+def together(path: Path, script: Path, log: Path, args: Args) -> None:
+    """Run the robot and its policy against each other, and wait for both."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    bridge = [sys.executable, "-m", "rl.bridge"]
+    robot = subprocess.Popen([
+        *bridge, "sim", str(path), "--address", address, "--pace", args.pace,
+        "--seconds", str(args.seconds), "--log", str(log),
+    ])  # fmt: skip
+    policy = subprocess.Popen([
+        *bridge, "run", str(path), "--robot", address, "--script", str(script),
+        "--runtime", args.runtime,
+    ])  # fmt: skip
+    try:
+        codes = [process.wait(WAIT + 10 * args.seconds) for process in (robot, policy)]
+    except subprocess.TimeoutExpired:
+        raise ValueError("The robot or its policy hangs: neither has ended in time.") from None
+    finally:
+        for process in (robot, policy):
+            process.kill()
+            process.wait()
+    if any(codes):
+        raise ValueError("The robot and its policy did not come to the end; they say why above.")
+
+
+def tour(path: Path, size: int) -> Path:
+    """A script that shows what a walker does; of zeros for a robot with other commands."""
+    rows = TOUR if size == len(TOUR[0]) - 1 else [(0.0, *[0.0] * size)]
+    runs.write(path, "".join(",".join(map(str, row)) + "\n" for row in rows).encode())
+    return path
+
+
+def velocities(qpos: np.ndarray, qvel: np.ndarray) -> np.ndarray:
+    """Of the trunk [T, 3], in its own frame: forward, left, m/s, and turning left, rad/s."""
+    achieved = np.zeros((len(qpos), 3))
+    inverse, local = np.zeros(4), np.zeros(3)
+    for t, (pose, speed) in enumerate(zip(qpos, qvel, strict=True)):
+        mujoco.mju_negQuat(inverse, pose[3:7])
+        mujoco.mju_rotVecQuat(local, speed[:3], inverse)
+        achieved[t] = *local[:2], speed[5]
+    return achieved
+
+
+def caption(found: Artefact, asked: np.ndarray, achieved: np.ndarray) -> str:
+    return "   ".join(
+        f"{c.name} {x:+.1f} ({y:+.1f}) {c.unit}"
+        for c, x, y in zip(found.spec.command, asked, achieved, strict=True)
+    )
+
+
+def plot(path: Path, found: Artefact, log: dict[str, Any], achieved: np.ndarray) -> Path:
+    """Commanded and achieved velocity, feet on the ground, and torques against their limits."""
+    from matplotlib.figure import Figure  # slow to import
+
+    model = mujoco.MjModel.from_binary_path("m.mjb", {"m.mjb": found.model})
+    t = found.spec.control_dt * np.arange(len(achieved))
+    figure = Figure(figsize=(9, 9), layout="constrained")
+    axes = figure.subplots(5, 1, sharex=True)
+    for i, channel in enumerate(found.spec.command):
+        axes[i].plot(t, achieved[:, i], lw=0.8, label="achieved")
+        axes[i].step(t, log["command"][:, i], where="post", color="k", lw=1, label="commanded")
+        axes[i].set_ylabel(f"{channel.name}\n{channel.unit}")
+    axes[0].legend(loc="upper right", ncols=2)
+    touching = [geom for geom in range(model.ngeom) if log["contact"][:, geom].any()]
+    for row, geom in enumerate(touching):
+        on = log["contact"][:, geom] > 0
+        axes[3].fill_between(t, row, row + 0.8, where=on, step="post", lw=0)
+    names = [model.geom(geom).name for geom in touching]
+    axes[3].set_yticks(np.arange(len(names)) + 0.4, names)
+    axes[3].set_ylabel("contacts")
+    limits = np.array([actuator.torque for actuator in found.spec.actuators])
+    axes[4].plot(t, 100 * np.abs(log["torque"] / limits), lw=0.5)
+    axes[4].set_ylabel("torque,\n% of limit")
+    axes[4].set_xlabel("s")
+    for axis in axes:
+        axis.grid(alpha=0.3)
+    figure.savefig(path, dpi=120)
+    return path
+
+
+if __name__ == "__main__":
+    cli.guard(lambda: main(tyro.cli(Args)))
