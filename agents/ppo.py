@@ -124,6 +124,12 @@ class PPO:
 
         return memoryless(act)
 
+    def rate(self, params: Params, obs: Obs, action: Array) -> dict[str, Array]:
+        """What `policy(explore=True)` would have kept, had it acted so on `obs`."""
+        seen = norm.normalise(params["obs"], flatten(view(obs, "policy")))
+        mean, log_std = apply(self.actor(action.shape[-1]), params["actor"], seen)
+        return {"logp": normal_logp(action, mean, log_std), "mean": mean, "log_std": log_std}
+
     def deploy(self, state: State) -> Params:
         """All a policy needs: the actor and its normaliser."""
         return {"actor": state.actor.params, "obs": state.obs}

@@ -168,6 +168,8 @@ class Simulation:
     ) -> tuple[Obs, PyTree]:
         obs, memory = self.task.observe(told, command, memory)
         privileged = self.task.privileged(raw, obs, episode)
+        if privileged is not None and self.task.spec.omniscient:
+            obs = privileged
         if privileged is not None:
             obs = (obs if isinstance(obs, dict) else {"policy": obs}) | {"critic": privileged}
         return obs, memory

@@ -47,6 +47,7 @@ class TaskSpec:
     cameras: tuple[Camera, ...] = ()
     command: tuple[tuple[str, str, float, float], ...] = ()  # its numbers: name, unit, least, most
     speeds: tuple[float, ...] = ()  # most of each actuator's joint, in its unit a second
+    omniscient: bool = False  # its policy sees all that the critic does: a teacher, for no robot
     rescale: bool = True  # actions in [-1, 1]; False: in the actuators' own range, not clipped
     derived: Literal["current", "lagged"] = "current"  # lagged: one substep late, as Gymnasium's
     settle: int = 0  # physics steps after a reset, before time 0

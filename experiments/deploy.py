@@ -28,7 +28,8 @@ class Deployer:
     def possible(self) -> bool:
         """The policy reads named sensors alone."""
         spec = self.env.task.spec
-        return bool(spec.sensors) and not {*spec.fields} - {*spec.privileged} and not spec.cameras
+        unknown = {*spec.fields} - {*spec.privileged}
+        return bool(spec.sensors) and not (unknown or spec.cameras or spec.omniscient)
 
     def write(self, log: record.Record, params: Params, worlds: Worlds) -> None:
         """An artefact of each seed: leaves [seeds, ...], and [seeds, N, ...] of the worlds."""

@@ -33,7 +33,7 @@ TOUR = (
     (15.0, 0.0, 0.0, -1.0),
     (18.0, 0.0, 0.0, 0.0),
 )
-WAIT = 120.0  # s for either process to be ready and done, beyond what it drives
+WAIT = 600.0  # s for both processes to be ready and done
 
 
 @dataclass(frozen=True)
@@ -76,22 +76,22 @@ def main(args: Args) -> None:
             print(f"no video: {error}")
 
 
-def together(path: Path, script: Path, log: Path, args: Args) -> None:
-    """Run the robot and its policy against each other, and wait for both."""
+def together(path: Path, script: Path, log: Path, args: Args, *more: str) -> None:
+    """Run the robot, with `more` flags, and its policy against each other, and wait for both."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
     bridge = [sys.executable, "-m", "rl.bridge"]
     robot = subprocess.Popen([
         *bridge, "sim", str(path), "--address", address, "--pace", args.pace,
-        "--seconds", str(args.seconds), "--log", str(log),
+        "--seconds", str(args.seconds), "--log", str(log), *more,
     ])  # fmt: skip
     policy = subprocess.Popen([
         *bridge, "run", str(path), "--robot", address, "--script", str(script),
         "--runtime", args.runtime,
     ])  # fmt: skip
     try:
-        codes = [process.wait(WAIT + 10 * args.seconds) for process in (robot, policy)]
+        codes = [process.wait(WAIT) for process in (robot, policy)]
     except subprocess.TimeoutExpired:
         raise ValueError("The robot or its policy hangs: neither has ended in time.") from None
     finally:

@@ -16,6 +16,7 @@ import tyro
 
 import envs
 from agents.crossq import CrossQ
+from agents.dagger import DAgger
 from agents.ppo import PPO
 from agents.sac import SAC
 from agents.td3 import TD3
@@ -28,7 +29,7 @@ from rl.policy import Policy
 from rl.types import Key, Params
 
 EVAL_SEED = 2**31 - 1
-AGENTS = {"crossq": CrossQ, "ppo": PPO, "sac": SAC, "td3": TD3}
+AGENTS = {"crossq": CrossQ, "dagger": DAgger, "ppo": PPO, "sac": SAC, "td3": TD3}
 PARTS = {part.__name__: part for part in (MSE, HLGauss, C51)}  # that an agent's field may hold
 FILM = 20.0  # s of an episode in a video, at most
 

@@ -5,6 +5,7 @@ python -m experiments.ppo --env HalfCheetah-v5 --steps 1000000 --seeds 3
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -77,7 +78,7 @@ def iterate(args: Args, env: Env, run: Run) -> tuple[Run, tuple[Metrics, rollout
     policy, params = args.agent.policy(True, env.action_dim), args.agent.deploy(agent)
     worlds, batch, episodes = rollout.collect(env, policy, params, run.worlds, act_key, args.unroll)
     if args.mirror and (mirror := args.env.mirror):
-        batch = with_images(batch, mirror)
+        batch = with_images(batch, mirror, partial(args.agent.rate, params))
     agent, metrics = args.agent.update(agent, batch, learn_key)
     return Run(agent, worlds, run.key, run.iteration + 1), (metrics, episodes)
 

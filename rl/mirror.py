@@ -4,7 +4,7 @@ A transition's image is as true as the transition where robot, ground and task a
 learn from both is the augmentation of Mittal et al. 2024 (arXiv:2403.04359, section IV).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -31,7 +31,7 @@ class Mirror(NamedTuple):
     action: Flip
 
 
-def flip(*signs: float, index: Sequence[int] | None = None) -> Flip:
+def flip(*signs: float, index: Sequence[int] | np.ndarray | None = None) -> Flip:
     """Components that change sign, and first, if `index` says so, places."""
     places = np.arange(len(signs)) if index is None else np.array(index)
     return Flip(places, np.array(signs, np.float32))
@@ -49,10 +49,13 @@ VECTOR = flip(1.0, -1.0, 1.0)  # x forward, y left, z up
 AXIAL = flip(-1.0, 1.0, -1.0)  # a turn about each axis
 
 
-def with_images(batch: Transition, mirror: Mirror) -> Transition:
-    """`batch` [T, N, ...] of a Gaussian policy and its mirror images: [T, 2 N, ...].
+def with_images(
+    batch: Transition, mirror: Mirror, rate: Callable[[PyTree, Array], PyTree]
+) -> Transition:
+    """`batch` [T, N, ...] and its mirror images: [T, 2 N, ...].
 
-    An image keeps its original's density, which a symmetric policy gives it as well.
+    `rate(obs, action)` is what the policy that acted thinks of an image, its aux: where it is not
+    symmetric itself, that is not what it thought of the original.
     """
 
     def seen(obs: PyTree) -> PyTree:
@@ -60,13 +63,8 @@ def with_images(batch: Transition, mirror: Mirror) -> Transition:
             lambda one, x: one(x), mirror.obs, obs, is_leaf=lambda x: isinstance(x, Flip)
         )
 
-    aux = dict(batch.aux)
-    aux["mean"] = mirror.action(aux["mean"])
-    aux["log_std"] = aux["log_std"][..., mirror.action.index]
+    obs, action = seen(batch.obs), mirror.action(batch.action)
     image = batch._replace(
-        obs=seen(batch.obs),
-        action=mirror.action(batch.action),
-        next_obs=seen(batch.next_obs),
-        aux=aux,
+        obs=obs, action=action, next_obs=seen(batch.next_obs), aux=rate(obs, action)
     )
     return jax.tree.map(lambda x, y: jnp.concatenate([x, y], 1), batch, image)

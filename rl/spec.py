@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 
@@ -55,7 +56,7 @@ class Spec:
     control_dt: float  # s between calls
     physics_dt: float  # s between the steps of the model it was trained on
 
-    @property
+    @cached_property  # every message has it
     def hash(self) -> bytes:
         """8 bytes that change with anything here."""
         text = json.dumps(asdict(self), sort_keys=True)

@@ -11,7 +11,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from envs.locomotion import walking
+from envs.locomotion import commands, walking
 from envs.locomotion.joystick import Context, Episode, Joystick
 from envs.locomotion.legged import Memory
 from envs.locomotion.quadruped import ANGLES, FOOT_AT, FOOT_VELOCITY, LEGS, SPEEDS
@@ -54,7 +54,9 @@ def known(episode: int, t: int, **before: Any) -> tuple[np.ndarray, Episode]:
     )
     last = TRACE["last_act"][episode, t]
     context = Context(jnp.int32(0), jnp.float32(1))
-    told = Episode(last, jnp.int32(9), gait, (), context, jnp.int32(0), jnp.float32(0))
+    told = Episode(
+        last, jnp.int32(9), gait, (), context, jnp.zeros(0), jnp.int32(0), jnp.float32(0)
+    )
     return TRACE["command"][episode, t], told
 
 
@@ -157,8 +159,8 @@ def test_bookkeeping_is_playgrounds() -> None:
 
 def test_commands_are_drawn_as_playground_draws_them() -> None:
     """Means over many: each part kept half the time, else 0 or new within its range."""
-    task, command = go1(), jnp.array([0.5, 0.5, 0.5])
-    draw = jax.jit(jax.vmap(lambda key: task.next_command(key, command, jnp.float32(1))))
+    command = jnp.array([0.5, 0.5, 0.5])
+    draw = jax.jit(jax.vmap(lambda key: commands.following(key, command, jnp.float32(1))))
     drawn = np.asarray(draw(jax.random.split(jax.random.key(0), 20_000)))
     assert (drawn == 0.5).mean(0) == pytest.approx([0.5] * 3, abs=0.015)
     assert (drawn == 0).mean(0) == pytest.approx([0.05, 0.375, 0.25], abs=0.015)
@@ -166,6 +168,6 @@ def test_commands_are_drawn_as_playground_draws_them() -> None:
         new = drawn[(drawn[:, i] != 0) & (drawn[:, i] != 0.5), i]
         assert np.abs(new).max() <= most
         assert new.std() == pytest.approx(most / np.sqrt(3), rel=0.03)
-    held = jax.jit(jax.vmap(task.hold))(jax.random.split(jax.random.key(1), 20_000))
+    held = jax.jit(jax.vmap(commands.hold))(jax.random.split(jax.random.key(1), 20_000))
     assert 0.02 * np.mean(held) == pytest.approx(5, rel=0.03)
     assert 0.02 * np.std(held) == pytest.approx(5, rel=0.05)

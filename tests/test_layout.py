@@ -19,8 +19,8 @@ MAX_LINES = 250
 MAX_FUNCTION_LINES = 50
 MAX_NESTED_DEFS = 2
 MAX_ARGUMENTS = 8
-MAX_POSITIONAL = 6  # the widest contract: physics.reset, collect
-MAX_CLOSURE = 34  # 24, what a run needs to be recorded and resumed, and a robot to run its policy
+MAX_POSITIONAL = 7  # the widest contract: physics.reset
+MAX_CLOSURE = 35  # 24, what a run needs to be recorded and resumed, and a robot to run its policy
 # Where compiled programs begin: experiments, measurements and the edges of the host.
 MAY_JIT = (
     "experiments/", "benchmarks/", "envs/adapters/", "envs/render", "rl/artefact", "rl/export",

@@ -22,7 +22,7 @@ from rl.types import Array, Key, Metrics, Obs
 
 TALL = 0.53  # m, of the IMU
 SOFT = 0.9  # share of the joints' ranges, about their middle, that is free
-HELD_S = 2.0  # s of standing that count
+HELD = 100  # control steps of standing that count: 2 s
 FRONT = slice(0, 6)  # joints of the front legs; its feet are the first two
 HIND = ("RR", "RL")
 
@@ -34,7 +34,7 @@ class Memory(NamedTuple):
 
 class Episode(NamedTuple):
     action: Array  # [12] the last
-    held: Array  # [] s that it has stood without a break
+    held: Array  # [] int32, control steps that it has stood without a break
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Footstand(Task):
             qvel=jnp.concatenate([jolt, rest]),
             params=ranges.draw(draw_key, self.model(), "trunk", "ground"),
             memory=Memory(rest, jnp.float32(pose)),
-            episode=Episode(rest, jnp.float32(0)),
+            episode=Episode(rest, jnp.int32(0)),
         )
 
     def observe(self, readings: Readings, command: tuple[()], memory: Memory) -> tuple[Obs, Memory]:
@@ -117,7 +117,7 @@ class Footstand(Task):
     def advance(
         self, key: Key, raw: Readings, action: Array, command: tuple[()], episode: Episode
     ) -> tuple[tuple[()], Episode, dict[str, Array]]:
-        held = jnp.where(self.stands(raw), episode.held + CONTROL_DT, 0.0)
+        held = jnp.where(self.stands(raw), episode.held + 1, 0)
         return command, Episode(within(action), held), {}
 
     def reward(
@@ -137,7 +137,7 @@ class Footstand(Task):
         weights = asdict(self.weights)
         total = sum(weights[name] * x for name, x in parts.items())
         stands = self.stands(after)
-        up = stands & (episode.held + CONTROL_DT >= HELD_S)
+        up = stands & (episode.held + 1 >= HELD)
         metrics = parts | {"stands": stands.astype(jnp.float32), "up": up.astype(jnp.float32)}
         return jnp.clip(total * CONTROL_DT, 0, 1e4), metrics
 

@@ -33,13 +33,13 @@ from rl.types import Array, Key, Metrics, Obs
 DROP = 0.5  # m, of the trunk, turned anyhow
 SETTLE_S = 0.5  # s of falling before the episode
 SOFT = 0.95  # share of the joints' ranges, about their middle, that is free
-HELD_S = 2.0  # s of standing that count as up
+HELD = 100  # control steps of standing that count as up: 2 s
 
 
 class Episode(NamedTuple):
     action: Array  # [12] the last
     before: Array  # [12] the one before
-    held: Array  # [] s that it has stood without a break
+    held: Array  # [] int32, control steps that it has stood without a break
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Getup(Task):
                 draw_key, self.model(), "trunk", "ground"
             ),
             memory=blank_memory(1, 0),
-            episode=Episode(rest, rest, jnp.float32(0)),
+            episode=Episode(rest, rest, jnp.int32(0)),
             ctrl=qpos[7:],
         )
 
@@ -131,7 +131,7 @@ class Getup(Task):
     def advance(
         self, key: Key, raw: Readings, action: Array, command: tuple[()], episode: Episode
     ) -> tuple[tuple[()], Episode, dict[str, Array]]:
-        held = jnp.where(self.stands(raw), episode.held + CONTROL_DT, 0.0)
+        held = jnp.where(self.stands(raw), episode.held + 1, 0)
         return command, Episode(within(action), episode.action, held), {}
 
     def reward(
@@ -141,7 +141,7 @@ class Getup(Task):
         weights = asdict(self.weights)
         total = sum(weights[name] * x for name, x in parts.items())
         stands = self.stands(after)
-        up = stands & (episode.held + CONTROL_DT >= HELD_S)
+        up = stands & (episode.held + 1 >= HELD)
         metrics = parts | {"stands": stands.astype(jnp.float32), "up": up.astype(jnp.float32)}
         return jnp.clip(total * CONTROL_DT, 0, 1e4), metrics
 

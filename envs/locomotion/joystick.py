@@ -15,7 +15,9 @@ import mujoco
 
 from envs.disturb import Disturbance
 from envs.disturb import Steps as Delay
-from envs.locomotion import symmetry
+from envs.locomotion import commands, symmetry
+from envs.locomotion.commands import COMMAND
+from envs.locomotion.factors import factors, mirror
 from envs.locomotion.legged import (
     CONTROL_DT,
     ROBOTS,
@@ -30,14 +32,10 @@ from envs.locomotion.push import Push, Pushes
 from envs.locomotion.terrain import FIELD, Plane, Steps
 from envs.locomotion.walking import Gait, Weights, standing, terms, tracking
 from envs.randomise import Ranges
-from envs.task import Readings, Start, Task, TaskSpec
+from envs.task import ParamsByField, Readings, Start, Task, TaskSpec
 from rl.mirror import SAME, VECTOR, Mirror, joined
 from rl.types import Array, Key, Metrics, Obs
 
-COMMAND = (("forward", "m/s", 1.5), ("left", "m/s", 0.8), ("turn left", "rad/s", 1.2))  # +-
-MOST = tuple(most for _, _, most in COMMAND)
-KEPT = (0.9, 0.25, 0.5)  # chance of a new command not to be 0
-HELD = 5.0  # s that a command is held, on average
 # Playground's: the ground's friction from 0.4 to 1.0, and so on.
 RANGES = Ranges(
     friction=(0.4 / 0.6, 1.0 / 0.6), frictionloss=(0.9, 1.1), armature=(1.0, 1.05),
@@ -58,6 +56,7 @@ class Episode(NamedTuple):
     gait: Gait
     push: Push | tuple[()]
     context: Context  # with the level that was drawn
+    factors: Array  # [n] how this robot differs
     steps: Array  # [] int32
     tracked: Array  # [] sum over them of how well commands were followed, each in [0, 1]
 
@@ -69,6 +68,7 @@ class Joystick(Task):
     robot: Robot = "go1"
     ground: Literal["flat", "rough"] = "flat"
     measured: bool = False  # the policy sees what the robot measures: not its own velocity
+    omniscient: bool = False  # the policy sees all that the critic does: a teacher, for no robot
     history: int = 1  # frames of it that the policy sees
     playground_timing: bool = False  # told the action before the last, and of a substep before
     action_scale: float = 0.5  # rad
@@ -101,7 +101,7 @@ class Joystick(Task):
     def spec(self) -> TaskSpec:
         command = tuple((name, unit, -most, most) for name, unit, most in COMMAND)
         when = "lagged" if self.playground_timing else "current"
-        return self.legged.spec(self.measured, command, derived=when)
+        return self.legged.spec(self.measured, command, derived=when, omniscient=self.omniscient)
 
     @property
     def disturbance(self) -> Disturbance:
@@ -112,11 +112,13 @@ class Joystick(Task):
 
     @property
     def mirror(self) -> Mirror:
-        frames = [symmetry.frame(self.measured)] * self.history
-        policy = joined(*frames, symmetry.COMMAND)
+        frame = symmetry.frame(self.measured)
+        policy = joined(*[frame] * self.history, symmetry.COMMAND)
         feet = symmetry.LEGS, symmetry.FOOT_VECTORS, symmetry.LEGS
-        critic = joined(policy, symmetry.TRUTHS, *feet, VECTOR, SAME)
-        return Mirror({"policy": policy, "critic": critic}, symmetry.JOINTS)
+        drawn = mirror(jax.eval_shape(self._drawn, jax.random.key(0)))
+        critic = joined(frame, symmetry.COMMAND, symmetry.TRUTHS, *feet, VECTOR, SAME, *drawn)
+        seen = critic if self.omniscient else policy
+        return Mirror({"policy": seen, "critic": critic}, symmetry.JOINTS)
 
     def model(self) -> mujoco.MjModel:
         return self.legged.model
@@ -137,17 +139,17 @@ class Joystick(Task):
         quat = turned(jax.random.uniform(keys[2], minval=-3.14, maxval=3.14))
         height = self.legged.robot.height + self.legged.ground_below(at)
         jolt = jax.random.uniform(keys[3], (6,), minval=-0.5, maxval=0.5)
-        most = jnp.array(MOST) * context.reach
+        params = self._drawn(keys[7])
         episode = Episode(
-            jnp.zeros(12), self.hold(keys[6]), standing(), push if self.pushes else (),
-            Context(level, context.reach), jnp.int32(0), jnp.float32(0),
+            jnp.zeros(12), commands.hold(keys[6]), standing(), push if self.pushes else (),
+            Context(level, context.reach), factors(self.model(), params), jnp.int32(0),
+            jnp.float32(0),
         )  # fmt: skip
-        ranges = self.ranges.scaled(self.randomised)
         return Start(
             qpos=jnp.concatenate([at, height[None], quat, pose]),
             qvel=jnp.concatenate([jolt, jnp.zeros(12)]),
-            params=ranges.draw(keys[7], self.model(), "trunk", "ground"),
-            command=jax.random.uniform(keys[4], (3,), minval=-most, maxval=most),
+            params=params,
+            command=commands.draw(keys[4], context.reach),
             memory=blank_memory(self.history, 42 if self.measured else 45),
             episode=episode,
             inputs=self._inputs(episode),
@@ -170,10 +172,12 @@ class Joystick(Task):
     def privileged(self, raw: Readings, obs: Obs, episode: Episode) -> Obs:
         push = self.pushes.force(episode.push, self.legged.mass) if episode.push else jnp.zeros(3)
         kicked = episode.push.on if episode.push else False
-        return jnp.concatenate([
-            obs, self.legged.truths(raw), episode.gait.contact,
+        size = len(COMMAND)
+        frame, command = obs[: (len(obs) - size) // self.history], obs[-size:]
+        return jnp.concatenate([  # which needs no history: it knows
+            frame, command, self.legged.truths(raw), episode.gait.contact,
             self.legged.feet(raw).velocity.ravel(), episode.gait.air_time, push,
-            jnp.float32(kicked)[None],
+            jnp.float32(kicked)[None], episode.factors,
         ])  # fmt: skip
 
     def advance(
@@ -182,11 +186,11 @@ class Joystick(Task):
         command_key, hold_key, push_key = jax.random.split(key, 3)
         left = episode.command_steps - 1
         command = jnp.where(
-            left <= 0, self.next_command(command_key, command, episode.context.reach), command
+            left <= 0, commands.following(command_key, command, episode.context.reach), command
         )
         episode = episode._replace(
             action=within(action),
-            command_steps=jnp.where(left <= 0, self.hold(hold_key), left),
+            command_steps=jnp.where(left <= 0, commands.hold(hold_key), left),
             gait=episode.gait.advance(self.legged.feet(raw)),
             push=self.pushes.advance(push_key, episode.push, CONTROL_DT) if episode.push else (),
             steps=episode.steps + 1,
@@ -224,17 +228,9 @@ class Joystick(Task):
         reach = jnp.clip(context.reach + 0.1 * change, 0.3, 1.0)
         return Context(level if self.level < 0 else context.level, reach)
 
-    def next_command(self, key: Key, command: Array, reach: Array) -> Array:
-        """The command [3] after `command`: each part kept, or 0, or drawn anew."""
-        new_key, zero_key, keep_key = jax.random.split(key, 3)
-        most = jnp.array(MOST) * reach
-        new = jax.random.uniform(new_key, (3,), minval=-most, maxval=most)
-        new *= jax.random.bernoulli(zero_key, jnp.array(KEPT))
-        return jnp.where(jax.random.bernoulli(keep_key, 0.5, (3,)), new, command)
-
-    def hold(self, key: Key) -> Array:
-        """Control steps until a new command."""
-        return jnp.round(jax.random.exponential(key) * HELD / CONTROL_DT).astype(jnp.int32)
+    def _drawn(self, key: Key) -> ParamsByField:
+        ranges = self.ranges.scaled(self.randomised)
+        return ranges.draw(key, self.model(), "trunk", "ground")
 
     def _inputs(self, episode: Episode) -> dict[str, Array]:
         if not episode.push:

@@ -56,7 +56,7 @@ def run(args: Run) -> None:
     link = Link(("0.0.0.0", 0), _address(args.robot))
     runner = Runner(policy, link, operator, args.limits)
     runner.meet()
-    print(f"running  {found.spec.name} with {args.runtime}, every {found.spec.control_dt} s")
+    print(f"running  {found.spec.name} with {args.runtime}", flush=True)
     end, tally = runner.run(), runner.tally
     p50, p99 = np.percentile(tally.took or [0.0], (50, 99)) * 1e3
     print(f"{end:8} {tally.ticks} ticks of {p50:.2f} ms (99%: {p99:.2f} ms)")
@@ -77,8 +77,8 @@ def sim(args: Sim) -> None:
     print(f"waiting  {robot.spec.name} on {args.address}", flush=True)
     simulator.meet()
     ends = []
-    for start in starts:
-        ends.append(simulator.episode(*start, args.seconds))
+    for number, start in enumerate(starts):
+        ends.append(simulator.episode(number, *start, args.seconds))
         if ends[-1] == "lost":
             break
     simulator.bye()

@@ -3,7 +3,7 @@
 import csv
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -27,10 +27,7 @@ class Tally:
     ticks: int = 0
     limited: int = 0  # ticks whose targets were not those wished for
     why: str = ""  # the last reason that the policy was not followed
-    took: list[float] = None  # type: ignore[assignment]
-
-    def __post_init__(self) -> None:
-        self.took = []
+    took: list[float] = field(default_factory=list)  # s, of each tick
 
 
 class Runner:

@@ -83,6 +83,7 @@ class Robot:
 
     def step(self, substeps: int) -> None:
         mujoco.mj_step(self.model, self.data, substeps)
+        self.touch = self._contacts()  # of the last step: what follows has no forces yet
         # Sensors of the state that is, not of the one that was a substep ago.
         mujoco.mj_step1(self.model, self.data)
 
@@ -99,12 +100,12 @@ class Robot:
         return bool(self.data.xmat[1].reshape(3, 3)[2, 2] < 0)
 
     def facts(self) -> dict[str, Any]:
-        """A row of the log."""
+        """A row of the log: what the last step led to, and what led to it."""
         data = self.data
         return {
             "qpos": data.qpos, "qvel": data.qvel, "targets": data.ctrl[self.servos],
             "torque": data.actuator_force[self.servos], "command": self.asked,
-            "contact": self._contacts(), "time": data.time,
+            "contact": self.touch, "time": data.time,
         }  # fmt: skip
 
     def _contacts(self) -> np.ndarray:
@@ -134,14 +135,14 @@ class Simulator:
                 return
         raise ValueError(f"No policy came within {PATIENCE:.0f} s.")
 
-    def episode(self, qpos: np.ndarray, qvel: np.ndarray, seconds: float) -> str:
-        """Live from a pose for so long; how it ended."""
+    def episode(self, number: int, qpos: np.ndarray, qvel: np.ndarray, seconds: float) -> str:
+        """Live from a pose for so long; how it ended.  Its time begins at `number` * `seconds`."""
         robot, dt = self.robot, self.robot.spec.control_dt
         robot.reset(qpos, qvel)
         end, silent, began = round(seconds / dt), 0.0, time.monotonic()
         for t in range(end):
             self.seq += 1
-            state = State(self.seq, (self.seq - 1) * dt, robot.readings(), reset=t == 0)
+            state = State(self.seq, (number * end + t) * dt, robot.readings(), reset=t == 0)
             self.link.send(wire.state_message(robot.spec, state))
             due = began + (t + 1) * dt
             command = self._answer(due if self.realtime else time.monotonic() + PATIENCE)
@@ -150,8 +151,8 @@ class Simulator:
                 robot.command(command)
             elif silent > HOLD_S:
                 robot.damp()
-            self.log.add(**robot.facts(), seq=self.seq, silent=silent, episode_start=t == 0)
             robot.step(robot.substeps)
+            self.log.add(**robot.facts(), episode=number, silent=silent)
             if self.realtime:
                 time.sleep(max(0.0, due - time.monotonic()))
             if silent > HOLD_S + DAMPED_S or (silent and not self.realtime and silent > HOLD_S):

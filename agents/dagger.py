@@ -1,0 +1,99 @@
+"""Imitation of a teacher in the states that the student comes to (DAgger: Ross et al. 2011,
+arXiv:1011.0686).
+
+The student sees less than the teacher; what it is told over time must make up for it, as in rapid
+motor adaptation (RMA: Kumar et al. 2021, arXiv:2107.04034), here in one network from the history.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from rl import norm
+from rl.nets import apply, flatten, tanh_mlp
+from rl.policy import Policy, memoryless
+from rl.train import Trainable, descend, sound, trainable
+from rl.types import Array, Key, Metrics, Obs, Params, Transition, view
+
+
+class State(NamedTuple):
+    """Arrays only: save it, vmap it over seeds, carry it through scan."""
+
+    actor: Trainable
+    obs: norm.Stats
+
+
+@dataclass(frozen=True)
+class DAgger:
+    """Hyperparameters of DAgger."""
+
+    hidden: tuple[int, ...] = (256, 128)
+    lr: float = 1e-3
+    epochs: int = 2
+    minibatches: int = 4
+    max_grad_norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        sound(
+            self,
+            hidden=(min(self.hidden, default=1) > 0, "sizes of at least 1"),
+            lr=(self.lr > 0, "a number above 0"),
+            epochs=(self.epochs > 0, "a count of at least 1"),
+            minibatches=(self.minibatches > 0, "a count of at least 1"),
+            max_grad_norm=(self.max_grad_norm > 0, "a number above 0"),
+        )
+
+    @property
+    def tx(self) -> optax.GradientTransformation:
+        return optax.chain(optax.clip_by_global_norm(self.max_grad_norm), optax.adam(self.lr))
+
+    def init(self, key: Key, obs: Obs, action: Array) -> State:
+        """State for one example of `obs` and `action` [A]."""
+        seen = flatten(view(obs, "policy"))
+        net = tanh_mlp((*self.hidden, action.shape[-1]), out_gain=0.01)
+        return State(trainable(net.init(key, seen), self.tx), norm.init(seen))
+
+    def policy(self, explore: bool, action_dim: int) -> Policy:
+        """The policy of `deploy`'s parameters; it explores by its own mistakes."""
+
+        def act(params: Params, obs: Obs, key: Key) -> tuple[Array, tuple[()]]:
+            seen = norm.normalise(params["obs"], flatten(view(obs, "policy")))
+            net = tanh_mlp((*self.hidden, action_dim), out_gain=0.01)
+            return apply(net, params["actor"], seen), ()
+
+        return memoryless(act)
+
+    def deploy(self, state: State) -> Params:
+        """All a policy needs: the actor and its normaliser."""
+        return {"actor": state.actor.params, "obs": state.obs}
+
+    def loss(self, params: Params, obs: Array, wanted: Array) -> tuple[Array, Metrics]:
+        """Mean squared error to the teacher's actions `wanted` [B, A]; `obs` is normalised."""
+        net = tanh_mlp((*self.hidden, wanted.shape[-1]), out_gain=0.01)
+        error = jnp.mean((apply(net, params, obs) - wanted) ** 2)
+        return error, {"imitation_loss": error}
+
+    def update(self, state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:
+        """All epochs on transitions [T, N, ...] whose `aux` is what the teacher would have done."""
+        raw = flatten(view(batch.obs, "policy"))
+        obs = norm.normalise(state.obs, raw).reshape(-1, raw.shape[-1])
+        wanted = batch.aux.reshape(-1, batch.aux.shape[-1])
+        size = len(obs) // self.minibatches
+        if size < 1:
+            raise ValueError(
+                f"{len(obs)} transitions do not fill {self.minibatches} minibatches: collect more "
+                "(--num-envs, --unroll) or lower --agent.minibatches."
+            )
+
+        def step(actor: Trainable, ids: Array) -> tuple[Trainable, Metrics]:
+            return descend(self.tx, self.loss, actor, obs[ids], wanted[ids])
+
+        def epoch(actor: Trainable, key: Key) -> tuple[Trainable, Metrics]:
+            order = jax.random.permutation(key, len(obs))[: size * self.minibatches]
+            return jax.lax.scan(step, actor, order.reshape(self.minibatches, size))
+
+        actor, metrics = jax.lax.scan(epoch, state.actor, jax.random.split(key, self.epochs))
+        return State(actor, norm.update(state.obs, raw)), jax.tree.map(jnp.mean, metrics)

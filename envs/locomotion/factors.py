@@ -1,0 +1,54 @@
+"""What makes one robot differ from another, as numbers that a teacher may know."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+
+from envs.locomotion import symmetry
+from envs.task import ParamsByField
+from rl.mirror import SAME, VECTOR, Flip, flip
+from rl.types import Array
+
+LEVEL = flip(*[1.0] * 12, index=symmetry.JOINTS.index)  # of each joint, and without a sign
+
+
+class Factor(NamedTuple):
+    """A part of a model's field that `envs.randomise` may draw."""
+
+    field: str
+    part: Callable[[mujoco.MjModel, Array], Array]  # [n]
+    mirror: Flip
+
+
+def _trunk(model: mujoco.MjModel, x: Array) -> Array:
+    return jnp.atleast_1d(x[model.body("trunk").id])
+
+
+FACTORS = (
+    Factor("geom_friction", lambda model, x: x[model.geom("ground").id, :1], SAME),
+    Factor("body_mass", _trunk, SAME),
+    Factor("body_ipos", _trunk, VECTOR),
+    Factor("actuator_forcerange", lambda model, x: x[:, 1], LEVEL),
+    Factor("actuator_gainprm", lambda model, x: x[:, 0], LEVEL),
+    Factor("actuator_biasprm", lambda model, x: x[:, 2], LEVEL),
+    Factor("qpos0", lambda model, x: x[7:], symmetry.JOINTS),
+    Factor("dof_frictionloss", lambda model, x: x[6:], LEVEL),
+)
+
+
+def factors(model: mujoco.MjModel, params: ParamsByField) -> Array:
+    """How far each drawn factor is off the nominal robot's, [n]; none where none is drawn."""
+    found = [
+        factor.part(model, params[factor.field] - np.asarray(getattr(model, factor.field)))
+        for factor in FACTORS
+        if factor.field in params
+    ]
+    return jnp.concatenate([*found, jnp.zeros(0)])
+
+
+def mirror(params: Mapping[str, Any]) -> tuple[Flip, ...]:
+    """Of what `factors` gives for parameters of these names."""
+    return tuple(factor.mirror for factor in FACTORS if factor.field in params)

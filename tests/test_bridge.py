@@ -1,0 +1,250 @@
+"""A policy and a robot as two processes: they meet, live through episodes, and lose each other."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import envs
+from agents.ppo import PPO
+from experiments.deploy import Deployer, artefact_of
+from rl import artefact
+from rl.bridge import runner, wire
+from rl.bridge.simulator import Robot
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The artefact of a Go2 that stands where it is, and shifts a little as it feels."""
+    env, agent = envs.make("go2-joystick-flat"), PPO((8, 8), (2,))
+    state = jax.jit(jax.vmap(jax.vmap(env.reset)))(jax.random.split(jax.random.key(0), (1, 4)))
+    obs = jax.tree.map(lambda x: x[0, 0], state.obs)
+    params = agent.deploy(agent.init(jax.random.key(1), obs, jnp.zeros(12)))
+    out = tmp_path_factory.mktemp("artefact")
+    log: Any = SimpleNamespace(
+        out=out, manifest={"seeds": [0]}, attempt=lambda name, write: write()
+    )
+    worlds: Any = SimpleNamespace(state=state)
+    deployer = Deployer(env, agent.policy(False, 12), "go2")
+    deployer.write(log, jax.tree.map(lambda x: x[None], params), worlds)
+    return artefact_of(out, 0)
+
+
+@pytest.fixture
+def address() -> str:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+def bridge(*words: object, root: Path = ROOT) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "rl.bridge", *map(str, words)], cwd=root, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, close_fds=False,
+        env=os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(root)},
+    )  # fmt: skip
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Exit status and all it said."""
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out + err
+
+
+@pytest.mark.parametrize("runtime", ["jax", "numpy"])
+def test_they_live_through_their_episodes(
+    path: Path, address: str, runtime: str, tmp_path: Path
+) -> None:
+    starts, script, log = (tmp_path / name for name in ("s.npz", "c.csv", "log.npz"))
+    robot = Robot(artefact.read(path), 500)
+    qpos, qvel = robot.home()
+    np.savez(starts, qpos=np.stack([qpos, qpos]), qvel=np.stack([qvel, qvel + 0.1]))
+    script.write_text("0,0,0,0\n1,0.5,0,0\n3,9,-9,0.1\n")
+    sim = bridge("sim", path, "--address", address, "--seconds", 2, "--starts", starts,
+                 "--log", log)  # fmt: skip
+    run = bridge("run", path, "--robot", address, "--script", script, "--runtime", runtime)
+    code, said = ended(run)
+    assert code == 0, said
+    assert "done     200 ticks" in said
+    assert ended(sim)[0] == 0
+    found = np.load(log)
+    assert found["episode"].tolist() == [0] * 100 + [1] * 100
+    asked = found["command"]
+    np.testing.assert_allclose(
+        asked[[0, 49, 50, 149]], np.array([[0, 0, 0]] * 2 + [[0.5, 0, 0]] * 2)
+    )
+    np.testing.assert_allclose(asked[150:], np.tile([1.5, -0.8, 0.1], (50, 1)), rtol=1e-6)
+    assert np.abs(found["targets"] - qpos[7:]).max() < 0.2
+    assert found["qpos"][:, 2].min() > 0.2
+
+
+def test_in_lock_step_targets_are_those_of_the_same_readings(path: Path, address: str) -> None:
+    """The exported policy, driven by hand on what the robot sends, wants what it was sent."""
+    found = artefact.read(path)
+    run = bridge("run", path, "--robot", address, "--command", "0.3", "0", "0.1")
+    host, port = address.split(":")
+    link = wire.Link((host, int(port)))
+    here, robot = artefact.deploy(found), Robot(found, 500)
+    try:
+        met(link, found)
+        robot.reset(*robot.home())
+        for t in range(50):
+            state = wire.State(t + 1, 0.02 * t, robot.readings(), reset=t == 0)
+            link.send(wire.state_message(found.spec, state))
+            command = answered(link, found, t + 1)
+            want = here.step(state.readings, np.array([0.3, 0, 0.1], np.float32))
+            np.testing.assert_allclose(command.targets, want, atol=1e-6)
+            robot.command(command)
+            robot.step(robot.substeps)
+    finally:
+        run.kill()
+        ended(run)
+        link.close()
+
+
+def met(link: wire.Link, found: artefact.Artefact) -> None:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        if (got := link.receive(1.0)) and got[0].kind == wire.HELLO:
+            link.peer = got[1]
+            link.send(wire.hello(found.spec))
+            return
+    raise AssertionError("no policy came")
+
+
+def answered(link: wire.Link, found: artefact.Artefact, seq: int) -> wire.Command:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        if (got := link.receive(1.0)) and got[0].kind == wire.COMMAND:
+            command = wire.command_of(found.spec, got[0])
+            if command and command.seq == seq:
+                return command
+    raise AssertionError("no command came")
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_robot_that_loses_its_policy_holds_and_is_damped(
+    path: Path, address: str, sent: signal.Signals, tmp_path: Path
+) -> None:
+    log = tmp_path / "log.npz"
+    sim = bridge("sim", path, "--address", address, "--seconds", 60, "--pace", "real",
+                 "--log", log)  # fmt: skip
+    run = bridge("run", path, "--robot", address)
+    assert "running" in run.stdout.readline()
+    time.sleep(1.5)
+    run.send_signal(sent)
+    code, said = ended(sim)
+    run.kill()
+    ended(run)
+    assert code == 1
+    assert "error: The policy fell silent; its robot was held, then damped." in said
+    found = np.load(log)
+    silent, targets = found["silent"], found["targets"]
+    gone = int(np.flatnonzero(silent == 0)[-1]) + 1  # a busy machine may miss a tick before
+    held = gone + int((silent[gone:] <= 0.1).sum())
+    assert held - gone in (4, 5)
+    np.testing.assert_array_equal(targets[gone:held], targets[[gone - 1] * (held - gone)])
+    assert silent[-1] > 1
+    assert found["qpos"][-1, 2] < found["qpos"][gone, 2] - 0.05  # it sank
+
+
+def test_a_policy_that_loses_its_robot_ends_and_says_so(path: Path, address: str) -> None:
+    sim = bridge("sim", path, "--address", address, "--seconds", 60, "--pace", "real")
+    run = bridge("run", path, "--robot", address)
+    assert "running" in run.stdout.readline()
+    time.sleep(1.0)
+    sim.kill()
+    ended(sim)
+    code, said = ended(run)
+    assert code == 1
+    assert "lost" in said
+    assert "limited" in said
+    assert "error: The robot fell silent." in said
+
+
+def test_it_runs_with_nothing_of_training_on_the_disk(
+    path: Path, address: str, tmp_path: Path
+) -> None:
+    (tmp_path / "rl" / "bridge").mkdir(parents=True)
+    for file in [*(ROOT / "rl").glob("*.py"), *(ROOT / "rl" / "bridge").glob("*.py")]:
+        (tmp_path / file.relative_to(ROOT)).write_text(file.read_text())
+    sim = bridge("sim", path, "--address", address, "--seconds", 1, root=tmp_path)
+    run = bridge("run", path, "--robot", address, root=tmp_path)
+    for process in (run, sim):
+        code, said = ended(process)
+        assert code == 0, said
+
+
+def swapped(found: artefact.Artefact, what: str) -> artefact.Artefact:
+    """The same artefact of a robot whose joints stand in another order, or are named otherwise."""
+    spec = found.spec
+    sensors, motors = list(spec.sensors), list(spec.actuators)
+    if what == "order":
+        motors[0], motors[3] = motors[3], motors[0]
+    elif what == "sensor":
+        sensors[5] = replace(sensors[5], name="elbow")
+    elif what == "gain":
+        motors[2] = replace(motors[2], kp=99.0)
+    made = replace(spec, sensors=tuple(sensors), actuators=tuple(motors))
+    return replace(found, spec=made)
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [
+        ("order", "The policy has 'FL_hip' as its actuator 0, where the policy has"),
+        ("sensor", "The model has no sensor 'elbow'"),
+        ("gain", "The policy is of another spec: its actuators is"),
+    ],
+)
+def test_another_robots_policy_is_refused(
+    path: Path, address: str, what: str, why: str, tmp_path: Path
+) -> None:
+    other = swapped(artefact.read(path), what)
+    other.write(tmp_path / "other.zip")
+    sim = bridge("sim", tmp_path / "other.zip" if what == "sensor" else path, "--address", address)
+    run = bridge("run", path if what == "sensor" else tmp_path / "other.zip", "--robot", address)
+    code, said = ended(sim)
+    run.kill()
+    ended(run)
+    assert code == 1
+    assert said.strip().splitlines()[-1].startswith("error: ")
+    assert why in said
+
+
+def test_scripts_and_addresses_that_make_no_sense_are_refused(path: Path, tmp_path: Path) -> None:
+    spec, script = artefact.read(path).spec, tmp_path / "c.csv"
+    for text, why in {
+        "0,1,2": "needs 4 finite numbers a line: time, forward, left, turn left",
+        "0,a,b,c": "is no script of numbers",
+        "1,0,0,0\n0,0,0,0": "goes back in time",
+        "0,nan,0,0": "needs 4 finite numbers",
+    }.items():
+        script.write_text(text)
+        with pytest.raises(ValueError, match=why):
+            runner.script(spec, script)
+    with pytest.raises(ValueError, match="--command has 2 numbers; it needs forward left"):
+        runner.constant(spec, (1.0, 2.0))
+    for words, why in {
+        ("sim", path, "--address", "9870"): "'9870' is no address: it is host:port",
+        ("sim", path, "--hz", "333"): "--hz is 333: it needs a multiple of 50",
+        ("sim", path, "--seconds", "0"): "--seconds is 0.0; it needs more than 0",
+        ("sim", tmp_path / "no.zip"): "There is no artefact",
+        ("run", path, "--robot", "127.0.0.1:1", "--command", "1"): "--command has 1 numbers",
+    }.items():
+        code, said = ended(bridge(*words))
+        assert code == 1
+        assert why in said

@@ -1,0 +1,161 @@
+"""What a run leaves for a robot: a Go2's policy, which does on its own what it does in training."""
+
+import tempfile
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import envs
+from agents.ppo import PPO
+from envs.locomotion.commands import COMMAND
+from envs.locomotion.quadruped import ANGLES, JOINTS, SPEEDS
+from envs.simulation import Sim
+from experiments.deploy import GOLDEN, Deployer, artefact_of
+from rl import artefact
+from rl.artefact import Artefact, Deployed
+
+NAME = "go2-joystick-flat"
+SENSORS = *ANGLES, *SPEEDS, "gyro", "orientation"
+WORLDS = 10
+
+
+@cache
+def trained() -> tuple[Any, Any, Any]:
+    """Environment, policy and parameters, with a memory of three frames."""
+    env, agent = envs.make(NAME, physics="native", history=3), PPO((16, 16), (2,))
+    obs = {"policy": jnp.zeros(3 * 42 + 3), "critic": jnp.zeros(2)}
+    key, rng = jax.random.key(0), np.random.default_rng(0)
+    like = jax.eval_shape(lambda: agent.deploy(agent.init(key, obs, jnp.zeros(12))))
+    made = {
+        "actor": jax.tree.map(lambda x: rng.normal(0, 0.25, x.shape), like["actor"]),
+        "obs": jax.tree.map(lambda x: rng.uniform(0.1, 2, x.shape), like["obs"]),
+    }
+    params = jax.tree.map(np.float32, made)
+    return env, agent.policy(False, 12), params
+
+
+def stream(ticks: int, seed: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Random readings [ticks, size] and commands."""
+    rng = np.random.default_rng(seed)
+    sizes = dict.fromkeys(SENSORS, 1) | {"gyro": 3, "orientation": 4}
+    readings = {name: rng.normal(size=(ticks, size)).astype("f4") for name, size in sizes.items()}
+    return readings, rng.uniform(-1, 1, (ticks, 3)).astype("f4")
+
+
+@cache
+def written() -> Artefact:
+    """As a run of two seeds writes it: the second's."""
+    env, policy, params = trained()
+    told, command = jax.tree.map(lambda x: x.reshape(2, WORLDS, -1), stream(2 * WORLDS, 0))
+    sim = Sim((), {}, command, (), (), {}, told, ())
+    both = jax.tree.map(lambda x: np.stack([0 * x, x]), params)
+    with tempfile.TemporaryDirectory() as folder:
+        log: Any = SimpleNamespace(
+            out=Path(folder), manifest={"seeds": [3, 4]}, attempt=lambda name, write: write()
+        )
+        worlds: Any = SimpleNamespace(state=SimpleNamespace(sim=sim))
+        Deployer(env, policy, NAME).write(log, both, worlds)
+        assert sorted(x.name for x in log.out.iterdir()) == ["artefact-3.zip", "artefact-4.zip"]
+        return artefact.read(artefact_of(log.out, 4))
+
+
+def followed(deployed: Deployed, readings: dict[str, np.ndarray], command: np.ndarray) -> Any:
+    """Targets [T, A]."""
+    told = [{name: x[t] for name, x in readings.items()} for t in range(len(command))]
+    return np.stack([deployed.step(*now) for now in zip(told, command, strict=True)])
+
+
+@pytest.mark.parametrize("runtime", ["jax", "numpy"])
+def test_it_does_what_the_policy_in_training_does(runtime: Any) -> None:
+    """Over 200 ticks with a memory, and again after a reset."""
+    (env, policy, params), (readings, command) = trained(), stream(200, 1)
+    task, deployed, want = env.task, artefact.deploy(written(), runtime), []
+
+    @jax.jit
+    def tick(memory: Any, told: Any, command: Any) -> Any:
+        obs, memory = task.observe(told, command, memory)
+        action, _, _ = policy.step(params, (), obs, jax.random.key(0))
+        return task.control(action, told, memory)
+
+    memory = jax.jit(lambda key: task.reset(key, task.context()).memory)(jax.random.key(1))
+    for t in range(200):
+        targets, memory = tick(memory, {name: x[t] for name, x in readings.items()}, command[t])
+        want.append(targets)
+    assert np.std(want, axis=0).min() > 0.05
+    for _ in range(2):
+        deployed.reset()
+        got = followed(deployed, readings, command)
+        np.testing.assert_allclose(got, np.stack(want), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("runtime", ["jax", "numpy"])
+def test_golden_vectors_are_what_its_worlds_were_told(runtime: Any) -> None:
+    golden, (readings, command) = written().golden, stream(2 * WORLDS, 0)
+    ticks = WORLDS + np.arange(GOLDEN) % WORLDS  # the second seed's
+    np.testing.assert_array_equal(golden.command, command[ticks])
+    for name, x in golden.readings.items():
+        np.testing.assert_array_equal(x, readings[name][ticks])
+    got = followed(artefact.deploy(written(), runtime), golden.readings, golden.command)
+    np.testing.assert_allclose(got, golden.targets, rtol=0, atol=1e-6)
+
+
+def test_the_spec_is_the_robots() -> None:
+    spec, legged = written().spec, trained()[0].task.legged
+    assert [s.name for s in spec.sensors] == [*SENSORS]
+    assert [a.name for a in spec.actuators] == [*JOINTS]
+    assert [(a.position, a.velocity) for a in spec.actuators] == [*zip(ANGLES, SPEEDS, strict=True)]
+    assert [(c.name, c.unit, -c.low, c.high) for c in spec.command] == [
+        (name, unit, most, most) for name, unit, most in COMMAND
+    ]
+    assert (spec.name, spec.control_dt, spec.physics_dt) == (NAME, 0.02, legged.timestep)
+    low, high = legged.robot.limits().T
+    speeds = [motor.speed for motor in legged.robot.motors] * 4
+    ours = {"low": low, "high": high, "rest": legged.pose, "torque": legged.robot.torques(),
+            "speed": speeds, "kp": np.full(12, legged.robot.kp),
+            "kd": np.full(12, legged.robot.kd)}  # fmt: skip
+    for field, want in ours.items():
+        np.testing.assert_allclose([getattr(a, field) for a in spec.actuators], want, rtol=1e-6)
+
+
+def swapped(names: tuple[str, ...], i: int) -> list[str]:
+    return [*names[:i], names[i + 1], names[i], *names[i + 2 :]]
+
+
+def renamed(names: tuple[str, ...], i: int) -> list[str]:
+    return [*names[:i], "new", *names[i + 1 :]]
+
+
+@pytest.mark.parametrize(("what", "theirs", "said"), [
+    ("actuator", swapped(JOINTS, 4), f"{JOINTS[5]!r} as its actuator 4, .* has {JOINTS[4]!r}"),
+    ("actuator", renamed(JOINTS, 7), f"no actuator {JOINTS[7]!r} that .* it has FR_hip, .*new"),
+    ("actuator", JOINTS[:-1], "no actuator 'RL_calf' that the policy needs; it has FR_hip, "),
+    ("actuator", (*JOINTS, "arm"), "'arm' as its actuator 12, where the policy has 'none'"),
+    ("actuator", (*JOINTS[:3], "arm", *JOINTS[3:]), "'arm' as its actuator 3, .* has 'FL_hip'"),
+    ("sensor", swapped(SENSORS, 24), "'orientation' as its sensor 24, where .* has 'gyro'"),
+    ("sensor", renamed(SENSORS, 24), "no sensor 'gyro' that the policy needs; it has FR_hip_pos"),
+    ("sensor", SENSORS[1:], "no sensor 'FR_hip_pos' that the policy needs; it has FR_thigh_pos"),
+    ("sensor", (*SENSORS, "up"), "'up' as its sensor 26, where the policy has 'none'"),
+])  # fmt: skip
+def test_another_robot_is_told_by_its_first_difference(what: str, theirs: Any, said: str) -> None:
+    names = {"sensor": SENSORS, "actuator": JOINTS}
+    written().spec.require(names["sensor"], names["actuator"], "The robot")
+    names[what] = theirs
+    with pytest.raises(ValueError, match=f"^The robot has {said}"):
+        written().spec.require(names["sensor"], names["actuator"], "The robot")
+
+
+@pytest.mark.parametrize("name", ["HalfCheetah-v5", "dmc-cheetah-run"])
+def test_a_task_of_raw_fields_leaves_none(name: str, tmp_path: Path) -> None:
+    """With a sensor besides, or without."""
+    deployer = Deployer(envs.make(name, physics="native"), trained()[1], name)
+    log: Any = SimpleNamespace(out=tmp_path, manifest={"seeds": [0]})
+    worlds: Any = SimpleNamespace()
+    deployer.write(log, {}, worlds)
+    assert not deployer.possible
+    assert not [*tmp_path.iterdir()]
