@@ -26,10 +26,12 @@ class Deployer:
 
     @property
     def possible(self) -> bool:
-        """The policy reads named sensors alone."""
+        """The policy reads named sensors alone, and its motors' speeds are known."""
         spec = self.env.task.spec
         unknown = {*spec.fields} - {*spec.privileged}
-        return bool(spec.sensors) and not (unknown or spec.cameras or spec.omniscient)
+        return bool(spec.sensors and spec.speeds) and not (
+            unknown or spec.cameras or spec.omniscient
+        )
 
     def write(self, log: record.Record, params: Params, worlds: Worlds) -> None:
         """An artefact of each seed: leaves [seeds, ...], and [seeds, N, ...] of the worlds."""

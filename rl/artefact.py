@@ -154,7 +154,12 @@ def _unpacked(parts: dict[str, bytes]) -> Artefact:
 
 def deploy(found: Artefact, runtime: Literal["jax", "numpy"] = "jax") -> Deployed:
     """The policy, compiled and warm; ValueError if it does not reproduce its golden vectors."""
-    call = _jax_call(found) if runtime == "jax" else _numpy_call(found)
+    runtimes = {"jax": _jax_call, "numpy": _numpy_call}
+    if runtime not in runtimes:
+        raise ValueError(f"There is no runtime {runtime!r}; there are {', '.join(runtimes)}.")
+    if not len(found.golden.targets):
+        raise ValueError("The artefact has no golden vectors: nothing says that it runs as it did.")
+    call = runtimes[runtime](found)
     policy, golden = Deployed(found.spec, call, found.carry), found.golden
     for t, want in enumerate(golden.targets):
         got = policy.step({name: x[t] for name, x in golden.readings.items()}, golden.command[t])

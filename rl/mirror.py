@@ -54,8 +54,10 @@ def with_images(
 ) -> Transition:
     """`batch` [T, N, ...] and its mirror images: [T, 2 N, ...].
 
-    `rate(obs, action)` is what the policy that acted thinks of an image, its aux: where it is not
-    symmetric itself, that is not what it thought of the original.
+    `rate(obs, action)` is what the policy that acted thinks of an image, its aux.  But an image
+    keeps its original's density, as in the paper: it was drawn as seldom as that.  Rated by its
+    own, one that a policy not quite symmetric finds unlikely weighs as much as a likely one, and
+    training on a Go2 fell apart within a million steps.
     """
 
     def seen(obs: PyTree) -> PyTree:
@@ -64,7 +66,6 @@ def with_images(
         )
 
     obs, action = seen(batch.obs), mirror.action(batch.action)
-    image = batch._replace(
-        obs=obs, action=action, next_obs=seen(batch.next_obs), aux=rate(obs, action)
-    )
+    aux = rate(obs, action) | {"logp": batch.aux["logp"]}
+    image = batch._replace(obs=obs, action=action, next_obs=seen(batch.next_obs), aux=aux)
     return jax.tree.map(lambda x, y: jnp.concatenate([x, y], 1), batch, image)

@@ -150,7 +150,7 @@ def test_another_robot_is_told_by_its_first_difference(what: str, theirs: Any, s
         written().spec.require(names["sensor"], names["actuator"], "The robot")
 
 
-@pytest.mark.parametrize("name", ["HalfCheetah-v5", "dmc-cheetah-run"])
+@pytest.mark.parametrize("name", ["HalfCheetah-v5", "dmc-cheetah-run", "dmc-finger-spin"])
 def test_a_task_of_raw_fields_leaves_none(name: str, tmp_path: Path) -> None:
     """With a sensor besides, or without."""
     deployer = Deployer(envs.make(name, physics="native"), trained()[1], name)

@@ -154,14 +154,14 @@ def test_a_batch_and_its_images() -> None:
     aux = {"logp": noise(), "mean": noise(12), "log_std": noise(12)}
     done = jnp.zeros((steps, worlds), bool)
     batch = Transition(obs, noise(12), noise(), done, done, obs, aux)
-    rated = lambda obs, action: {"logp": obs["policy"].sum(-1), "mean": action, "log_std": action}  # noqa: E731
+    rated = lambda obs, action: {"logp": 0 * action[..., 0], "mean": action, "log_std": action}  # noqa: E731
     both = with_images(batch, task.mirror, rated)
     for x, y in zip(jax.tree.leaves(batch), jax.tree.leaves(both), strict=True):
         assert y.shape == (steps, 2 * worlds, *x.shape[2:])
         np.testing.assert_array_equal(y[:, :worlds], x)
     np.testing.assert_array_equal(both.reward[:, worlds:], batch.reward)
-    image = task.mirror.obs["policy"](batch.obs["policy"])
-    np.testing.assert_array_equal(both.aux["logp"][:, worlds:], image.sum(-1))
+    np.testing.assert_array_equal(both.aux["logp"][:, worlds:], batch.aux["logp"])
+    np.testing.assert_array_equal(both.aux["mean"][:, worlds:], both.action[:, worlds:])
     np.testing.assert_array_equal(
         both.action[:, worlds:], exact(symmetry.JOINTS, np.asarray(batch.action))
     )

@@ -38,15 +38,19 @@ class Limiter:
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew, from rest."""
+        """Begin anew, from where the joints will be, or from rest if nothing measures that."""
         self.mode, self.why, self.held = RUN, "", 0.0
-        self.targets = np.clip(self.rest, self.low, self.high)
-        self.begun = False
+        self.targets, self.begun = np.clip(self.rest, self.low, self.high), False
 
     def tick(
         self, seq: int, wished: Any, readings: Mapping[str, np.ndarray], age: float, asked: Any
     ) -> Command:
         """The command for `wished` targets, given what was measured `age` s ago."""
+        if not self.begun:
+            angles, _ = self._joints(readings)
+            if angles is not None and np.isfinite(angles).all():
+                self.targets = np.clip(angles, self.low, self.high)
+            self.begun = True
         if self.mode != DAMPING:
             self._judge(wished, readings, age)
         if self.mode == RUN:
@@ -60,6 +64,9 @@ class Limiter:
 
     def _judge(self, wished: Any, readings: Mapping[str, np.ndarray], age: float) -> None:
         """Which mode this tick is in."""
+        if (tilt := tilt_of(readings)) > self.limits.max_tilt:
+            self.mode, self.why = DAMPING, f"tilted by {tilt:.0f} degrees"
+            return
         if fault := self._fault(wished, readings, age):
             self.mode, self.why = HOLD, self.why if self.mode == HOLD else fault
             self.held += self.spec.control_dt
@@ -67,9 +74,6 @@ class Limiter:
                 self.mode = DAMPING
             return
         self.mode, self.held = RUN, 0.0
-        tilt = tilt_of(readings)
-        if tilt > self.limits.max_tilt:
-            self.mode, self.why = DAMPING, f"tilted by {tilt:.0f} degrees"
 
     def _fault(self, wished: Any, readings: Mapping[str, np.ndarray], age: float) -> str:
         """What is wrong with what came in, if anything."""
@@ -93,10 +97,10 @@ class Limiter:
         low = np.maximum(self.low, self.targets - self.step)
         high = np.minimum(self.high, self.targets + self.step)
         angles, speeds = self._joints(readings)
-        if angles is not None and (self.kp > 0).all():
-            drag = self.kd * speeds
-            low = np.maximum(low, angles + (drag - self.torque) / self.kp)
-            high = np.minimum(high, angles + (drag + self.torque) / self.kp)
+        if angles is not None:
+            drag, kp = self.kd * speeds, np.maximum(self.kp, 1e-9)  # a limp motor has no bounds
+            low = np.maximum(low, angles + (drag - self.torque) / kp)
+            high = np.minimum(high, angles + (drag + self.torque) / kp)
         if (low > high).any():
             at = int(np.argmax(low - high))
             name = self.spec.actuators[at].name
