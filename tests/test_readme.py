@@ -38,7 +38,9 @@ def test_a_command_is_one(command: str, monkeypatch: pytest.MonkeyPatch) -> None
         known = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M)
         assert words[0] in known
     elif program == "python" and words[0] == "-m":
-        module, words = importlib.import_module(words[1]), words[2:]
+        name, words = words[1], words[2:]
+        name += ".__main__" if (ROOT.joinpath(*name.split(".")) / "__main__.py").exists() else ""
+        module = importlib.import_module(name)
         monkeypatch.setattr(sys, "argv", [command, *words])
         if "--help" in words:
             words.remove("--help")

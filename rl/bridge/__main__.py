@@ -44,6 +44,9 @@ class Sim:
     log: Path | None = None  # an .npz of what happened, a row per control step
 
 
+Args = Run | Sim
+
+
 def run(args: Run) -> None:
     from rl.bridge.runner import Runner, constant, script
 
@@ -110,7 +113,7 @@ def _address(text: Address) -> tuple[str, int]:
 
 
 def main() -> None:
-    args = tyro.cli(Run | Sim, prog="python -m rl.bridge")
+    args = tyro.cli(Args, prog="python -m rl.bridge")
     try:
         run(args) if isinstance(args, Run) else sim(args)
     except (ValueError, OSError) as error:
