@@ -37,7 +37,7 @@ def test_a_student_learns_what_the_teacher_does() -> None:
     assert losses[-1] < 0.02 * losses[0]
     act = jax.jit(partial(agent.policy(False, 3).step, agent.deploy(state), ()))
     got = jax.vmap(lambda o: act({"policy": o}, jax.random.key(0))[0])(batch.obs["policy"][0])
-    np.testing.assert_allclose(got, batch.aux[0], atol=0.15)
+    assert np.std(got - batch.aux[0]) < 0.15 * np.std(batch.aux[0])
 
 
 def test_the_loss_is_the_mean_square() -> None:

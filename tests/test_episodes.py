@@ -164,7 +164,7 @@ def test_the_horizon_is_the_tasks_unless_told(name):
 
 def test_a_restart_leaves_nothing_of_the_episode_but_context():
     """Masses, bias, delays, queues, clock: all are those of a reset with the same key."""
-    disturbance = Disturbance({"qvel": 0.1}, {"qpos": 0.2}, (0, 2), (0, 2))
+    disturbance = Disturbance({"qvel": 0.1}, bias={"qpos": 0.2}, reading_delay=(0, 2))
     env = envs.simulate(Levelled(), physics="native", disturbance=disturbance)
     reset, step = jax.jit(jax.vmap(env.reset)), jax.jit(jax.vmap(env.step))
     restart = jax.jit(jax.vmap(env.restart))

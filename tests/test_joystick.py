@@ -54,9 +54,7 @@ def known(episode: int, t: int, **before: Any) -> tuple[np.ndarray, Episode]:
     )
     last = TRACE["last_act"][episode, t]
     context = Context(jnp.int32(0), jnp.float32(1))
-    told = Episode(
-        last, jnp.int32(9), gait, (), context, jnp.zeros(0), jnp.int32(0), jnp.float32(0)
-    )
+    told = Episode(last, jnp.int32(9), gait, (), context, (), jnp.int32(0), jnp.float32(0))
     return TRACE["command"][episode, t], told
 
 

@@ -192,3 +192,10 @@ def test_a_dropped_robot_lies_still_when_its_episode_begins() -> None:
     assert 0.3 < lies.mean() < 1
     assert np.median(np.abs(np.asarray(told["linvel"])).max(1)) < 0.5
     assert (np.asarray(told["position"][:, 2]) < 0.45).all()
+
+
+@pytest.mark.parametrize("name", [name for name in envs.names() if name.startswith("go")])
+def test_nothing_in_a_state_is_empty(name: str) -> None:
+    """Checkpoints cannot hold what has no elements."""
+    start = jax.eval_shape(envs.make(name).reset, jax.random.key(0))
+    assert all(leaf.size for leaf in jax.tree.leaves(start))

@@ -39,14 +39,14 @@ FACTORS = (
 )
 
 
-def factors(model: mujoco.MjModel, params: ParamsByField) -> Array:
-    """How far each drawn factor is off the nominal robot's, [n]; none where none is drawn."""
+def factors(model: mujoco.MjModel, params: ParamsByField) -> Array | tuple[()]:
+    """How far each drawn factor is off the nominal robot's, [n]; () where none is drawn."""
     found = [
         factor.part(model, params[factor.field] - np.asarray(getattr(model, factor.field)))
         for factor in FACTORS
         if factor.field in params
     ]
-    return jnp.concatenate([*found, jnp.zeros(0)])
+    return jnp.concatenate(found) if found else ()
 
 
 def mirror(params: Mapping[str, Any]) -> tuple[Flip, ...]:

@@ -56,7 +56,7 @@ class Episode(NamedTuple):
     gait: Gait
     push: Push | tuple[()]
     context: Context  # with the level that was drawn
-    factors: Array  # [n] how this robot differs
+    factors: Array | tuple[()]  # [n] how this robot differs
     steps: Array  # [] int32
     tracked: Array  # [] sum over them of how well commands were followed, each in [0, 1]
 
@@ -177,7 +177,7 @@ class Joystick(Task):
         return jnp.concatenate([  # which needs no history: it knows
             frame, command, self.legged.truths(raw), episode.gait.contact,
             self.legged.feet(raw).velocity.ravel(), episode.gait.air_time, push,
-            jnp.float32(kicked)[None], episode.factors,
+            jnp.float32(kicked)[None], *jax.tree.leaves(episode.factors),
         ])  # fmt: skip
 
     def advance(
