@@ -4,7 +4,7 @@ Return, how far off its commands it is, and how often it falls, over many episod
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,11 +15,9 @@ import tyro
 import envs
 from benchmarks import rows
 from benchmarks.process import ROOT, guard
-from envs.locomotion.push import Pushes
+from envs.locomotion.sim_to_real import KICKS
 from experiments import play
 from rl import rollout, runs
-
-KICK = (0.0, 3.0)  # m/s, as Playground's
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class Args:
     seed: int | None = None  # of the run; None: its first
     physics: Literal["native", "mjx"] = "native"
     kicked: bool = False  # with Playground's kicks
-    env: str = ""  # another task than the run's, of the same observation: rough ground
+    ground: Literal["", "flat", "rough"] = ""  # the task's if empty
     level: int = -1  # of rough ground; -1: any
     timestep: float = 0.0  # s, of physics; 0: the task's
     name: str = ""  # of a row to write
@@ -42,21 +40,17 @@ def main(args: Args) -> None:
     if args.episodes < 1:
         raise ValueError(f"--episodes is {args.episodes}; it needs at least 1.")
     env, policy, params = play.load(args.run, args.seed)
-    name = args.env or runs.read_manifest(args.run)["env"]
-    kept = "measured", "history", "action_scale", "noise"
-    fields: dict[str, Any] = {field: getattr(env.task, field) for field in kept}
-    fields |= {"pushes": Pushes(kick=KICK)} if args.kicked else {}
-    fields |= {"timestep": args.timestep} if args.timestep else {}
-    env = envs.simulate(envs.make_task(name, level=args.level, **fields), args.physics)
+    env = envs.simulate(changed(env.task, args), args.physics)
     key = jax.random.key(play.EVAL_SEED)
     judged = jax.jit(lambda params: rollout.evaluate(env, policy, params, key, args.episodes))
     found = jax.device_get(judged(params))
     fell = found.lengths < env.horizon
     facts = {
-        "env": name,
+        "env": runs.read_manifest(args.run)["env"],
+        "ground": env.task.ground,
         "physics": args.physics,
         "episodes": args.episodes,
-        "kicked": args.kicked,
+        "kicked": bool(env.task.pushes),
         "level": args.level,
         "return": float(found.returns.mean()),
         "velocity_error": rms(found.metrics["velocity_error2"], found.lengths),  # m/s
@@ -67,6 +61,12 @@ def main(args: Args) -> None:
     if args.name:
         about = {"commit": rows.commit(ROOT), "machine": rows.machine()}
         rows.write(args.results, {"what": args.name, **facts, **about})
+
+
+def changed(task: Any, args: Args) -> Any:
+    """The task of the run, elsewhere or kicked."""
+    told = {"ground": args.ground, "pushes": args.kicked and KICKS, "timestep": args.timestep}
+    return replace(task, level=args.level, **{name: x for name, x in told.items() if x})
 
 
 def rms(squares: np.ndarray, lengths: np.ndarray) -> float:

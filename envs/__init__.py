@@ -33,6 +33,7 @@ from envs.gym_mujoco.walker2d import Walker2d
 from envs.locomotion.footstand import Footstand
 from envs.locomotion.getup import Getup
 from envs.locomotion.joystick import Joystick
+from envs.locomotion.sim_to_real import DRAWN, WALKING
 from envs.physics.native import Native
 from envs.simulation import Simulation
 from envs.task import Task
@@ -60,10 +61,10 @@ TASKS: dict[str, Callable[..., Task]] = {
     "go1-getup": partial(Getup, "go1", measured=False),
     "go1-joystick-flat": partial(Joystick, "go1", "flat"),
     "go1-joystick-rough": partial(Joystick, "go1", "rough"),
-    "go2-footstand": partial(Footstand, "go2", measured=True),
-    "go2-getup": partial(Getup, "go2"),
-    "go2-joystick-flat": partial(Joystick, "go2", "flat", measured=True),
-    "go2-joystick-rough": partial(Joystick, "go2", "rough", measured=True),
+    "go2-footstand": partial(Footstand, "go2", **DRAWN),
+    "go2-getup": partial(Getup, "go2", **DRAWN),
+    "go2-joystick-flat": partial(Joystick, "go2", "flat", **WALKING),
+    "go2-joystick-rough": partial(Joystick, "go2", "rough", **WALKING),
 }
 BACKENDS = ("native", "mjx")
 
@@ -124,6 +125,12 @@ def simulate(
     if not isinstance(horizon, int) or horizon < 1:
         raise ValueError(f"max_episode_steps is {horizon!r}; it takes a count of at least 1.")
     disturbance = task.disturbance if disturbance is None else disturbance
+    for what, (_, most) in disturbance.delays().items():
+        if most >= horizon:
+            raise ValueError(
+                f"{what} is up to {most} control steps of an episode of {horizon}: with what is "
+                "older than the episode nothing can be learned. Give a shorter delay."
+            )
     nothing = disturbance == Disturbance()  # costs nothing
     return Simulation(task, stepper, horizon, None if nothing else disturbance)
 

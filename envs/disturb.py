@@ -41,14 +41,17 @@ class Disturbance:
     target_delay: Steps = (0, 0)
 
     def __post_init__(self) -> None:
-        for name in ("reading_delay", "target_delay"):
-            least, most = getattr(self, name)
+        for name, (least, most) in self.delays().items():
             if not 0 <= least <= most:
                 raise ValueError(f"{name} is {(least, most)}; it needs 0 <= least <= most steps.")
         for kind in ("noise", "jitter", "bias"):
             for name, size in getattr(self, kind).items():
                 if not 0 <= size < float("inf"):
                     raise ValueError(f"{kind} of {name!r} is {size}; it needs a finite size >= 0.")
+
+    def delays(self) -> dict[str, Steps]:
+        """Both, by name."""
+        return {"reading_delay": self.reading_delay, "target_delay": self.target_delay}
 
     def check(self, readings: Readings) -> None:
         """Raise unless every disturbed reading exists and is a number, not a picture."""

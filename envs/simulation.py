@@ -66,7 +66,7 @@ class Simulation:
     def restart(self, state: State) -> State:
         start_key, key = jax.random.split(state.key)
         context = self._next(state)
-        start = self._start(start_key, context)
+        start = self._start(start_key, context, state.done)
         data = self.physics.reset(
             state.sim.data, state.done, start.qpos, start.qvel, start.params,
             self.task.spec.settle, start.ctrl,
@@ -112,9 +112,9 @@ class Simulation:
         key = jax.random.fold_in(state.key, 2)  # 0 and 1 are the halves of a split
         return self.task.curriculum(key, state.context, state.sim.episode, state.terminated)
 
-    def _start(self, key: Key, context: PyTree) -> Start:
+    def _start(self, key: Key, context: PyTree, needed: Array | bool = True) -> Start:
         start = self.task.reset(key, context)
-        return start._replace(params=self.physics.constants(start.params))
+        return start._replace(params=self.physics.constants(start.params, jnp.asarray(needed)))
 
     def _begin(self, start: Start, context: PyTree, key: Key, settle: int) -> State:
         data = self.physics.reset(

@@ -163,8 +163,8 @@ class Physics(Protocol):
         """Poses [..., nq] of data fetched from the device; on the host, to draw."""
         ...
 
-    def constants(self, params: ParamsByField) -> ParamsByField:
-        """`params` with every model constant that follows from them (`mj_setConst`)."""
+    def constants(self, params: ParamsByField, mask: Array) -> ParamsByField:
+        """`params` with all that follows from them (`mj_setConst`), where `mask` [] is True."""
         ...
 
 

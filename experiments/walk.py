@@ -1,6 +1,6 @@
 """PPO with settings for quadrupeds: python -m experiments.walk --env go2-joystick-flat
 
-Small steps and many worlds; the discount is MuJoCo Playground's, as are the tasks.
+Small steps, many worlds and mirror images; the discount is MuJoCo Playground's, as are the tasks.
 """
 
 from dataclasses import dataclass, field
@@ -26,6 +26,7 @@ class Args(ppo.Args):
     steps: int = 20_000_000
     num_envs: int = 256
     unroll: int = 24
+    mirror: bool = True
     out: Path = Path("runs/walk")
     agent: Any = WALKER
 

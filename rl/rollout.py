@@ -10,6 +10,9 @@ from rl.policy import Carry, Policy
 from rl.types import Array, Key, Metrics, Params, Transition
 
 
+RESTARTS = 16  # worlds at a time: most ticks end a few of many episodes
+
+
 class Worlds(NamedTuple):
     """N worlds in mid-episode, with what the policy carries in each."""
 
@@ -140,11 +143,22 @@ def _restart_where_done(env: Env, state: State) -> State:
 
     @jax.custom_batching.custom_vmap
     def restart(state: State) -> State:
-        return jax.lax.cond(state.done.any(), jax.vmap(env.restart), lambda s: s, state)
+        count = state.done.shape[0]
+        few = min(count, RESTARTS)
+
+        def some(loop: tuple[Array, State]) -> tuple[Array, State]:
+            left, state = loop
+            at = jnp.nonzero(left, size=few, fill_value=count)[0]
+            ended = jax.tree.map(lambda x: x.at[at].get(mode="clip"), state)
+            fresh = jax.vmap(env.restart)(ended)
+            put = lambda x, new: x.at[at].set(new, mode="drop")  # noqa: E731
+            return left.at[at].set(False, mode="drop"), jax.tree.map(put, state, fresh)
+
+        return jax.lax.while_loop(lambda loop: loop[0].any(), some, (state.done, state))[1]
 
     @restart.def_vmap
     def over_seeds(size: int, batched: list[State], state: State) -> tuple[State, State]:
-        # A vmapped cond would run both branches every tick; S seeds of N worlds are S * N worlds.
+        # A vmapped loop would run for all seeds as long as for one; S seeds of N are S * N worlds.
         whole = jax.tree.map(
             lambda x, b: x if b else jnp.broadcast_to(x, (size, *x.shape)), state, batched[0]
         )

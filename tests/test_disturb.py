@@ -158,6 +158,17 @@ def test_bad_delays_are_refused(name, steps):
         Disturbance(**options)
 
 
+@pytest.mark.parametrize("name", ["reading_delay", "target_delay"])
+def test_a_delay_as_long_as_the_episode_is_refused(name):
+    options: dict[str, Any] = {name: (0, 20)}
+    given: dict[str, Any] = {"physics": "native", "disturbance": Disturbance(**options)}
+    with pytest.raises(ValueError, match=f"{name} is up to 20 control steps of an episode of 20"):
+        envs.make(NAME, max_episode_steps=20, **given)
+    envs.make(NAME, max_episode_steps=21, **given)
+    with pytest.raises(ValueError, match=f"{name} is up to 1000 control steps"):
+        envs.make("go1-joystick-flat", **{name: (0, 1000)})
+
+
 @pytest.mark.parametrize("size", [-0.1, float("nan"), float("inf")])
 @pytest.mark.parametrize("kind", ["noise", "bias"])
 def test_bad_sizes_are_refused(kind, size):

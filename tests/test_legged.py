@@ -164,7 +164,7 @@ def test_the_lowest_point_of_a_leg_is_where_mujoco_finds_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["go1-getup", "go2-getup"])
 def test_standing_for_two_seconds_is_up(name: str) -> None:
-    task = envs.make_task(name, noise=0.0, dropped=0.0)
+    task = envs.make_task(name, noise=0.0, dropped=0.0, randomised=0.0)
     assert isinstance(task, Getup)
     env = envs.simulate(task)
     qpos, qvel = stance(task)

@@ -157,7 +157,9 @@ def test_randomised_worlds_equal_a_plain_loop_on_their_own_models():
     task, worlds = Heavy(), 4
     physics = Native(task.model(), task.spec, threads=2)
     start = jax.vmap(task.reset, (0, None))(keys(worlds), ())
-    start = start._replace(params=jax.jit(jax.vmap(physics.constants))(start.params))
+    start = start._replace(
+        params=jax.jit(jax.vmap(physics.constants))(start.params, jnp.ones(worlds, bool))
+    )
     ctrl = actions(10, worlds)
     got, _ = states_of(physics, start, ctrl)
     for i in range(worlds):

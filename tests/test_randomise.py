@@ -89,7 +89,7 @@ def after(
     params = ranges.draw(jax.random.key(0), model(), "trunk", "ground")
     if backend is MJX:  # which compiles for every other set of fields
         params = {name: jnp.array(getattr(model(), name)) for name in EVERY_FIELD} | params
-    params = physics(backend).constants(params)
+    params = physics(backend).constants(params, jnp.bool(True))
     out = stepper(backend)(qpos, qvel, np.array([target]), applied, params)
     return {name: np.asarray(x, float) for name, x in out.items()}
 
@@ -208,7 +208,7 @@ def test_constants_that_follow_are_those_of_set_const() -> None:
         getattr(edited, name)[:] = np.asarray(value)
     mujoco.mj_setConst(edited, mujoco.MjData(edited))
     world = Native(nominal, TaskSpec((), (), (), 1, 0.02, 1))
-    derived = jax.jit(world.constants)(drawn)
+    derived = jax.jit(world.constants)(drawn, True)
     assert set(derived) > set(drawn)
     for name in CONSTANTS:
         if np.size(getattr(nominal, name)):

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from envs.locomotion import symmetry
+from envs.locomotion.footstand import Footstand
+from envs.locomotion.getup import Getup
 from envs.locomotion.go1 import GO1
 from envs.locomotion.joystick import Joystick
 from envs.locomotion.legged import Legged
@@ -79,7 +81,8 @@ def readings_of(legged: Legged, qpos: np.ndarray, qvel: np.ndarray, ctrl: np.nda
     mujoco.mj_forward(legged.model, data)
     names = [legged.model.sensor(i).name for i in range(legged.model.nsensor)]
     told = {name: np.array(data.sensor(name).data, np.float32) for name in names}
-    return told | {"actuator_force": np.array(data.actuator_force, np.float32)}
+    fields = "actuator_force", "qacc", "geom_xpos", "geom_xmat"
+    return told | {name: np.array(getattr(data, name), np.float32) for name in fields}
 
 
 @pytest.mark.parametrize("measured", [True, False])
@@ -123,6 +126,37 @@ def test_reward_and_observation_of_the_image(measured: bool, history: int) -> No
         )  # fmt: skip
         one, parts = reward(raw, raw, action, command, told)
         other, same = reward(image, image, exact(joints, action), asked, told_image)
+        np.testing.assert_allclose(one, other, atol=1e-6)
+        for name in parts:
+            np.testing.assert_allclose(parts[name], same[name], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [Getup, Footstand])
+@pytest.mark.parametrize("measured", [True, False])
+def test_the_image_of_a_robot_that_gets_up(kind: Any, measured: bool) -> None:
+    task, legged = kind("go1", measured=measured), Legged(SYMMETRIC, Plane(), touching="all")
+    joints, mirror = symmetry.JOINTS, task.mirror
+    start = task.reset(jax.random.key(0), ())
+    observe, privileged, reward = map(jax.jit, (task.observe, task.privileged, task.reward))
+    for _ in range(10):
+        qpos, qvel, targets = drawn(legged)
+        raw = readings_of(legged, qpos, qvel, targets)
+        image = readings_of(legged, *exactly_mirrored(qpos, qvel), exact(joints, targets))
+        action, last, before = (RNG.uniform(-1, 1, 12).astype(np.float32) for _ in range(3))
+        told = start.episode._replace(action=last)
+        told_image = told._replace(action=exact(joints, last))
+        if kind is Getup:
+            told, told_image = (
+                told._replace(before=before),
+                told_image._replace(before=exact(joints, before)),
+            )
+        seen, _ = observe(raw, (), start.memory._replace(action=last))
+        seen_image, _ = observe(image, (), start.memory._replace(action=exact(joints, last)))
+        np.testing.assert_allclose(mirror.obs["policy"](seen), seen_image, atol=2e-6)
+        known, known_image = privileged(raw, seen, told), privileged(image, seen_image, told_image)
+        np.testing.assert_allclose(mirror.obs["critic"](known), known_image, rtol=1e-5, atol=1e-5)
+        one, parts = reward(raw, raw, action, (), told)
+        other, same = reward(image, image, exact(joints, action), (), told_image)
         np.testing.assert_allclose(one, other, atol=1e-6)
         for name in parts:
             np.testing.assert_allclose(parts[name], same[name], rtol=1e-5, atol=1e-6)

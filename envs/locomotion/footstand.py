@@ -14,10 +14,12 @@ import jax.numpy as jnp
 import mujoco
 
 from envs.disturb import Disturbance
+from envs.locomotion import symmetry
 from envs.locomotion.legged import CONTROL_DT, FIELDS, ROBOTS, Legged, Robot, turned, within
 from envs.locomotion.terrain import Plane
 from envs.randomise import Ranges
 from envs.task import Readings, Start, Task, TaskSpec
+from rl.mirror import SAME, Mirror, joined
 from rl.types import Array, Key, Metrics, Obs
 
 TALL = 0.53  # m, of the IMU
@@ -82,6 +84,12 @@ class Footstand(Task):
     def disturbance(self) -> Disturbance:
         sizes = self.legged.noise(self.noise, self.measured)
         return Disturbance(jitter=sizes | ({"*_pos": 0.01 * self.noise} if sizes else {}))
+
+    @property
+    def mirror(self) -> Mirror:
+        policy = symmetry.frame(self.measured)
+        critic = joined(policy, symmetry.TRUTHS, SAME)
+        return Mirror({"policy": policy, "critic": critic}, symmetry.JOINTS)
 
     def model(self) -> mujoco.MjModel:
         return self.legged.model

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import mujoco
 
 from envs.disturb import Disturbance
+from envs.locomotion import symmetry
 from envs.locomotion.legged import (
     CONTROL_DT,
     FIELDS,
@@ -28,6 +29,7 @@ from envs.locomotion.quadruped import ANGLES
 from envs.locomotion.terrain import Plane
 from envs.randomise import Ranges
 from envs.task import Readings, Start, Task, TaskSpec
+from rl.mirror import SAME, Mirror, joined
 from rl.types import Array, Key, Metrics, Obs
 
 DROP = 0.5  # m, of the trunk, turned anyhow
@@ -92,6 +94,12 @@ class Getup(Task):
     @property
     def disturbance(self) -> Disturbance:
         return Disturbance(jitter=self.legged.noise(self.noise, self.measured))
+
+    @property
+    def mirror(self) -> Mirror:
+        policy = symmetry.frame(self.measured)
+        critic = joined(policy, symmetry.TRUTHS, SAME)
+        return Mirror({"policy": policy, "critic": critic}, symmetry.JOINTS)
 
     def model(self) -> mujoco.MjModel:
         return self.legged.model

@@ -106,8 +106,8 @@ class MJX:
         """Poses [..., nq] of fetched data; on the host."""
         return np.asarray(data.state["qpos"])
 
-    def constants(self, params: ParamsByField) -> ParamsByField:
-        return self._native.constants(params)
+    def constants(self, params: ParamsByField, mask: Array) -> ParamsByField:
+        return self._native.constants(params, mask)
 
     def _steps(self, model: mjx.Model, d: mjx.Data, count: int) -> mjx.Data:
         return jax.lax.fori_loop(0, count, lambda _, d: mjx.step(model, d), d)

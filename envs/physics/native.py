@@ -98,14 +98,16 @@ class Native:
         row = _rows(data.row, self.size).reshape(*data.row.shape[:-2], self.size)
         return row[..., 1 : 1 + self.model.nq]  # after the time
 
-    def constants(self, params: ParamsByField) -> ParamsByField:
+    def constants(self, params: ParamsByField, mask: Array) -> ParamsByField:
         if not params:
             return {}
         shapes = {
             n: jax.ShapeDtypeStruct(np.shape(getattr(self.model, n)), jnp.float32)
             for n in self._derived(params)
         }
-        derived = jax.pure_callback(self._constants, shapes, params, vmap_method="broadcast_all")
+        derived = jax.pure_callback(
+            self._constants, shapes, params, mask, vmap_method="broadcast_all"
+        )
         return dict(params) | derived
 
     def _call(self, host, row: Array, *args) -> tuple[Array, Array, Array]:
@@ -163,12 +165,12 @@ class Native:
                 out[failed] = np.nan_to_num(out[failed], posinf=0, neginf=0)
         return _words(row, lead), out.reshape(*lead, -1), failed.reshape(lead)
 
-    def _constants(self, params):
-        name = next(iter(params))
-        lead = params[name].shape[: params[name].ndim - np.ndim(getattr(self.model, name))]
+    def _constants(self, params, mask):
+        lead, ids = mask.shape, np.flatnonzero(np.asarray(mask)).astype(np.int32)
         with self._lock:
             batch = self._batch(math.prod(lead), params, derive=True)
-            batch.set_const()
+            if len(ids):
+                batch.set_const(ids)
             return {
                 n: np.array(batch.expand(n), np.float32).reshape(*lead, *batch.expand(n).shape[1:])
                 for n in self._derived(params)
