@@ -14,7 +14,9 @@ import tyro
 
 import envs
 from benchmarks import rows
-from benchmarks.process import ROOT, guard
+from benchmarks.process import ROOT, Failed, guard
+from envs.locomotion.joystick import Joystick
+from envs.locomotion.push import Pushes
 from envs.locomotion.sim_to_real import KICKS
 from experiments import play
 from rl import rollout, runs
@@ -40,17 +42,20 @@ def main(args: Args) -> None:
     if args.episodes < 1:
         raise ValueError(f"--episodes is {args.episodes}; it needs at least 1.")
     env, policy, params = play.load(args.run, args.seed)
-    env = envs.simulate(changed(env.task, args), args.physics)
+    if not isinstance(env.task, Joystick):
+        raise Failed(f"{args.run} is no run of a joystick task.")
+    task = changed(env.task, args)
+    env = envs.simulate(task, args.physics)
     key = jax.random.key(play.EVAL_SEED)
     judged = jax.jit(lambda params: rollout.evaluate(env, policy, params, key, args.episodes))
     found = jax.device_get(judged(params))
     fell = found.lengths < env.horizon
     facts = {
         "env": runs.read_manifest(args.run)["env"],
-        "ground": env.task.ground,
+        "ground": task.ground,
         "physics": args.physics,
         "episodes": args.episodes,
-        "kicked": bool(env.task.pushes),
+        "kicked": bool(task.pushes),
         "level": args.level,
         "return": float(found.returns.mean()),
         "velocity_error": rms(found.metrics["velocity_error2"], found.lengths),  # m/s
@@ -63,10 +68,13 @@ def main(args: Args) -> None:
         rows.write(args.results, {"what": args.name, **facts, **about})
 
 
-def changed(task: Any, args: Args) -> Any:
-    """The task of the run, elsewhere or kicked."""
-    told = {"ground": args.ground, "pushes": args.kicked and KICKS, "timestep": args.timestep}
-    return replace(task, level=args.level, **{name: x for name, x in told.items() if x})
+def changed(task: Joystick, args: Args) -> Joystick:
+    """The task of the run, elsewhere, kicked or not."""
+    told: dict[str, Any] = {"ground": args.ground, "timestep": args.timestep}
+    pushes = KICKS if args.kicked else Pushes()
+    return replace(
+        task, level=args.level, pushes=pushes, **{name: x for name, x in told.items() if x}
+    )
 
 
 def rms(squares: np.ndarray, lengths: np.ndarray) -> float:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from rl.env import Env, State
+from rl.env import Env, Restarts, State
 from rl.types import Array, Key, PyTree
 
 
@@ -37,14 +37,14 @@ class Repeat:
         return self.env.control_dt * self.times
 
     @property
-    def pooled(self) -> bool:
-        return self.env.pooled
+    def restarts(self) -> Restarts:
+        return self.env.restarts
 
     def reset(self, key: Key, context: PyTree = None) -> State:
         return self.env.reset(key, context)
 
-    def restart(self, state: State) -> State:
-        return self.env.restart(state)
+    def restart(self, state: State, prepared: State | None = None) -> State:
+        return self.env.restart(state, prepared)
 
     def select(self, done: Array, fresh: State, state: State) -> State:
         return self.env.select(done, fresh, state)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from envs.disturb import Disturbance, Disturbed
 from envs.task import Physics, Readings, Start, Task, all_finite
-from rl.env import State
+from rl.env import Restarts, State
 from rl.types import Array, Key, Metrics, Obs, PyTree
 
 
@@ -43,8 +43,8 @@ class Simulation:
         return self.task.spec.control_dt
 
     @property
-    def pooled(self) -> bool:
-        return self.physics.pooled
+    def restarts(self) -> Restarts:
+        return "prepared" if self.physics.dear_resets else "few"
 
     def reset(self, key: Key, context: PyTree = None) -> State:
         context = self.task.context() if context is None else context
@@ -63,16 +63,17 @@ class Simulation:
         )
         return self._begin(start, context, key, settle=0)
 
-    def restart(self, state: State) -> State:
-        start_key, key = jax.random.split(state.key)
+    def restart(self, state: State, prepared: State | None = None) -> State:
         context = self._next(state)
+        if prepared is not None:
+            return self.select(state.done, prepared._replace(context=context), state)
+        start_key, key = jax.random.split(state.key)
         start = self._start(start_key, context, state.done)
         data = self.physics.reset(
             state.sim.data, state.done, start.qpos, start.qvel, start.params,
             self.task.spec.settle, start.ctrl,
         )  # fmt: skip
-        fresh = self._first(data, start, context, key)
-        return self.select(state.done, fresh, state)
+        return self.select(state.done, self._first(data, start, context, key), state)
 
     def select(self, done: Array, fresh: State, state: State) -> State:
         return jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, state)

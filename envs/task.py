@@ -127,7 +127,7 @@ class Task(Protocol):
 class Physics(Protocol):
     """What steps a model.  Pure to its callers, written for one world, which they vmap."""
 
-    pooled: bool  # a reset is dear: see rl/env.py
+    dear_resets: bool  # worlds begin from prepared states: see rl/env.py
 
     def blank(self) -> Any:
         """Data of the right shapes, to be reset."""

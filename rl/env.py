@@ -5,7 +5,7 @@ itself: the rollout records a transition first and restarts after, so the observ
 which an episode really ended is always at hand.
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from rl.types import Array, Key, Metrics, Obs, PyTree
 
@@ -29,6 +29,11 @@ class State(NamedTuple):
         return self.terminated | self.truncated
 
 
+# How worlds begin again: a few of them in a call, all in each call, or all from states prepared
+# in advance because a reset is dear.
+Restarts = Literal["few", "all", "prepared"]
+
+
 class Env(Protocol):
     """A frozen description of a task on a physics."""
 
@@ -39,7 +44,7 @@ class Env(Protocol):
     @property
     def control_dt(self) -> float: ...  # s
     @property
-    def pooled(self) -> bool: ...  # a reset is dear: rollouts draw from a pool of prepared states
+    def restarts(self) -> Restarts: ...
 
     def reset(self, key: Key, context: PyTree = None) -> State:
         """A fresh episode; `context` None is the task's own."""
@@ -49,10 +54,14 @@ class Env(Protocol):
         """One control step; `action` [A]."""
         ...
 
-    def restart(self, state: State) -> State:
-        """A fresh episode in `state.context` if `state` ended one, else `state` unchanged."""
+    def restart(self, state: State, prepared: State | None = None) -> State:
+        """A fresh episode if `state` ended one, else `state` unchanged.
+
+        Its context is the ended one's, moved on if the task has a curriculum.  Where restarts
+        are prepared the episode is `prepared`, begun earlier in the context of then.
+        """
         ...
 
     def select(self, done: Array, fresh: State, state: State) -> State:
-        """`fresh` where `done` [], else `state`: how a pooled restart replaces a state."""
+        """`fresh` where `done` [], else `state`."""
         ...

@@ -9,7 +9,6 @@ from rl.env import Env, State
 from rl.policy import Carry, Policy
 from rl.types import Array, Key, Metrics, Params, Transition
 
-
 RESTARTS = 16  # worlds at a time: most ticks end a few of many episodes
 
 
@@ -29,7 +28,7 @@ class Episodes(NamedTuple):
     returns: Array  # [T, N]
     lengths: Array  # [T, N] int32
     failed: Array  # [] worlds the simulation gave up
-    reused: Array  # [] starts drawn more than once from a pool that ran dry
+    reused: Array  # [] starts used more than once, by worlds that ended twice with one prepared
     metrics: Metrics = {}  # noqa: RUF012 (never written to) of `evaluate`: means over each episode
 
     def means(self) -> dict[str, Array]:
@@ -60,12 +59,14 @@ def collect(
     """
     num_envs = worlds.episode_length.shape[0]
     pool_key, key = jax.random.split(key)
-    pool = jax.vmap(env.reset)(jax.random.split(pool_key, num_envs)) if env.pooled else None
+    context, pool = worlds.state.context, None
+    if env.restarts == "prepared":
+        pool = jax.vmap(env.reset)(jax.random.split(pool_key, num_envs), context)
 
     def tick(
         loop: tuple[Worlds, Array], key: Key
     ) -> tuple[tuple[Worlds, Array], tuple[Transition, Episodes]]:
-        worlds, drawn = loop
+        worlds, ended = loop
         obs = worlds.state.obs
         action, carry, aux = jax.vmap(policy.step, (None, 0, 0, 0))(
             params, worlds.carry, obs, jax.random.split(key, num_envs)
@@ -76,15 +77,16 @@ def collect(
         )
         done = after.done
         total, steps = worlds.episode_return + after.reward, worlds.episode_length + 1
-        end = Episodes(done, total, steps, after.metrics.get("failed", jnp.zeros(())).sum(), drawn)
-        state = _restart(env, after, pool, drawn)
+        end = Episodes(done, total, steps, after.metrics.get("failed", jnp.zeros(())).sum(), ended)
+        state = _restart(env, after, pool)
         carry = _select(done, _initial_carry(policy, params, num_envs), carry)
         worlds = Worlds(state, carry, jnp.where(done, 0, total), jnp.where(done, 0, steps))
-        return (worlds, drawn + done.sum()), (seen, end)
+        return (worlds, ended + done), (seen, end)
 
-    loop, (seen, ends) = jax.lax.scan(tick, (worlds, jnp.int32(0)), jax.random.split(key, length))
-    reused = jnp.maximum(loop[1] - num_envs, 0) if env.pooled else jnp.int32(0)
-    return loop[0], seen, ends._replace(failed=ends.failed.sum(), reused=reused)
+    begin = worlds, jnp.zeros(num_envs, jnp.int32)
+    (worlds, ended), (seen, ends) = jax.lax.scan(tick, begin, jax.random.split(key, length))
+    reused = jnp.maximum(ended - 1, 0).sum() if pool is not None else jnp.int32(0)
+    return worlds, seen, ends._replace(failed=ends.failed.sum(), reused=reused)
 
 
 def evaluate(env: Env, policy: Policy, params: Params, key: Key, episodes: int) -> Episodes:
@@ -128,14 +130,9 @@ def evaluate(env: Env, policy: Policy, params: Params, key: Key, episodes: int) 
     return Episodes(~loop.alive, returns, lengths, loop.failed, jnp.int32(0), metrics)
 
 
-def _restart(env: Env, state: State, pool: State | None, drawn: Array) -> State:
-    """Fresh episodes where one ended; `drawn` starts of the pool are used up."""
-    done = state.done
-    if pool is None:
-        return _restart_where_done(env, state)
-    slot = (drawn + jnp.cumsum(done) - 1) % done.shape[0]
-    fresh = jax.tree.map(lambda x: x[slot], pool)
-    return jax.vmap(env.select)(done, fresh, state)
+def _restart(env: Env, state: State, pool: State | None) -> State:
+    """Fresh episodes where one ended; from a `pool`, each world has one of its own."""
+    return _restart_where_done(env, state) if pool is None else jax.vmap(env.restart)(state, pool)
 
 
 def _restart_where_done(env: Env, state: State) -> State:
@@ -144,12 +141,18 @@ def _restart_where_done(env: Env, state: State) -> State:
     @jax.custom_batching.custom_vmap
     def restart(state: State) -> State:
         count = state.done.shape[0]
-        few = min(count, RESTARTS)
+        few = min(count, RESTARTS) if env.restarts == "few" else count
 
         def some(loop: tuple[Array, State]) -> tuple[Array, State]:
             left, state = loop
-            at = jnp.nonzero(left, size=few, fill_value=count)[0]
+            at = jnp.arange(count)
+            if few < count:
+                at = jnp.nonzero(left, size=few, fill_value=count)[0]
             ended = jax.tree.map(lambda x: x.at[at].get(mode="clip"), state)
+            real = at < count  # what fills up the last few is no world that ended
+            ended = ended._replace(
+                terminated=ended.terminated & real, truncated=ended.truncated & real
+            )
             fresh = jax.vmap(env.restart)(ended)
             put = lambda x, new: x.at[at].set(new, mode="drop")  # noqa: E731
             return left.at[at].set(False, mode="drop"), jax.tree.map(put, state, fresh)

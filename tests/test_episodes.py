@@ -20,8 +20,13 @@ NAN_ACTION, EXPLODES, NAN_START = 1, 3, 4  # worlds that fail; the others must n
 class Levelled(HalfCheetah):
     """A cheetah with a context, which names its command, and a mass of its own."""
 
+    climb = 0.0
+
     def context(self):
         return {"level": jnp.float32(0)}
+
+    def curriculum(self, key, context, episode, terminated):
+        return {"level": context["level"] + self.climb}
 
     def reset(self, key, context):
         mass = jnp.asarray(self.model().body_mass, jnp.float32)
@@ -183,3 +188,23 @@ def test_a_restart_leaves_nothing_of_the_episode_but_context():
         jax.tree.map(assert_close, plain(world(after, i)), plain(world(fresh, i)))
     assert (after.sim.params["body_mass"] != state.sim.params["body_mass"]).any(1)[::2].all()
     assert (after.sim.disturbed.bias["qpos"] != state.sim.disturbed.bias["qpos"]).any(1)[::2].all()
+
+
+class Climbing(Levelled):
+    climb = 1.0
+
+
+def test_a_curriculum_goes_on_from_each_worlds_own_level():
+    env = envs.simulate(Climbing(), physics="native")
+    reset, restart = jax.jit(jax.vmap(env.reset)), jax.jit(jax.vmap(env.restart))
+    state = reset(keys(4), {"level": 10 * jnp.arange(4.0)})
+    ended = jnp.array([True, False, True, False])
+    over = state._replace(truncated=ended)
+    after = restart(over)
+    assert after.context["level"].tolist() == after.sim.command.tolist() == [1, 10, 21, 30]
+    # One begun in advance is of the level before: it moves on an episode later.
+    prepared = reset(keys(8)[4:], state.context)
+    after = restart(over, prepared)
+    assert after.context["level"].tolist() == [1, 10, 21, 30]
+    assert after.sim.command.tolist() == [0, 10, 20, 30]
+    assert (after.key == jnp.where(ended, prepared.key, state.key)).all()

@@ -91,7 +91,7 @@ def test_derived_constants_are_mujocos(slider):
     model = env.task.model()
     model.body_mass[1] = 0.7
     mujoco.mj_setConst(model, mujoco.MjData(model))
-    params = env.physics.constants({"body_mass": jnp.array([0, 0.7])})
+    params = env.physics.constants({"body_mass": jnp.array([0, 0.7])}, True)
     put = env.physics._model(params)
     for name in ("body_mass", *params):
         if hasattr(put, name):
@@ -119,7 +119,7 @@ def test_a_failed_world_ends_alone(slider):
 
 def test_collect_draws_starts_from_a_pool_and_counts_what_it_reuses(slider):
     env = slider[0]
-    assert env.pooled
+    assert env.restarts == "prepared"
     still = memoryless(lambda params, obs, key: (jnp.zeros(1), ()))
 
     @compiled
@@ -140,7 +140,7 @@ def test_a_reset_settles_and_starts_the_clock(slider):
     env = simulation(MJX, settle=50)
     start = env.task.reset(jax.random.key(0), ())
     reset = compiled(env.physics.reset, static_argnums=5)
-    mask, args = jnp.bool(True), (start.qpos, start.qvel, env.physics.constants(start.params))
+    mask, args = jnp.bool(True), (start.qpos, start.qvel, env.physics.constants(start.params, True))
     data = reset(env.physics.blank(), mask, *args, 50)
     other = Native(env.task.model(), env.task.spec)
     want = other.reset(other.blank(), mask, *args, 50).reads

@@ -23,13 +23,13 @@ class Walk:
     horizon: int = 11
     action_dim = 1
     control_dt = 0.1
-    pooled = False
+    restarts = "few"
 
     def reset(self, key, context=None):
         no, zero = jnp.bool(False), jnp.float32(0)
         return State((), (), jnp.zeros(1), zero, no, no, {"pushed": zero}, jnp.int32(0), key)
 
-    def restart(self, state):
+    def restart(self, state, prepared=None):
         return self.select(state.done, self.reset(jax.random.split(state.key)[0]), state)
 
     def select(self, done, fresh, state):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rl import rollout
-from rl.env import State
+from rl.env import Restarts, State
 from rl.policy import Policy, memoryless
 from rl.types import Array, Key, PyTree
 
@@ -18,7 +18,7 @@ class Count:
     """obs is (start, t); reward t; terminated at t = start + 2, truncated at `horizon`."""
 
     horizon: int = 4
-    pooled: bool = False
+    restarts: Restarts = "few"
     action_dim: int = 1
     control_dt: float = 1.0
 
@@ -36,8 +36,9 @@ class Count:
             terminated=t >= state.sim + 2, truncated=t >= self.horizon, t=t,
         )  # fmt: skip
 
-    def restart(self, state: State) -> State:
-        return self.select(state.done, self.reset(state.key, state.context), state)
+    def restart(self, state: State, prepared: State | None = None) -> State:
+        fresh = self.reset(state.key, state.context) if prepared is None else prepared
+        return self.select(state.done, fresh, state)
 
     def select(self, done: Array, fresh: State, state: State) -> State:
         return jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, state)
@@ -51,9 +52,10 @@ def counting() -> Policy:
     )
 
 
-@pytest.mark.parametrize("pooled", [False, True])
-def test_collect_records_true_ends_and_restarts_all(pooled: bool) -> None:
-    env, policy, worlds = Count(pooled=pooled), counting(), 6
+@pytest.mark.parametrize("worlds", [6, 40])
+@pytest.mark.parametrize("restarts", ["few", "all", "prepared"])
+def test_collect_records_true_ends_and_restarts_all(restarts: Restarts, worlds: int) -> None:
+    env, policy = Count(restarts=restarts), counting()
     begun = rollout.start(env, policy, (), jax.random.key(0), worlds)
     collect = jax.jit(lambda w, k: rollout.collect(env, policy, (), w, k, 20))
     after, seen, episodes = collect(begun, jax.random.key(1))
@@ -70,7 +72,9 @@ def test_collect_records_true_ends_and_restarts_all(pooled: bool) -> None:
     means = episodes.means()
     assert means["episodes"] == done.sum()
     assert means["episode_length"] == pytest.approx(length[done].mean())
-    assert means["reused_starts"] == (max(done.sum() - worlds, 0) if pooled else 0)
+    twice = np.maximum(done.sum(0) - 1, 0).sum()
+    assert twice > 0
+    assert means["reused_starts"] == (twice if restarts == "prepared" else 0)
     again = collect(after, jax.random.key(2))[1]
     assert (np.asarray(again.obs[0, :, 1]) == np.asarray(after.state.t)).all()  # goes on, mid-way
 

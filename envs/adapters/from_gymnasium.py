@@ -9,7 +9,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import gymnasium
 import jax
@@ -18,7 +18,7 @@ import numpy as np
 from gymnasium import spaces
 
 from envs.task import rescale
-from rl.env import State
+from rl.env import Restarts, State
 from rl.types import Array, Key, Obs, PyTree
 
 
@@ -74,7 +74,7 @@ class FromGymnasium:
     rescale: bool
     low: np.ndarray  # [A]
     high: np.ndarray  # [A]
-    pooled = False
+    restarts: ClassVar[Restarts] = "all"  # which come in the order reset gave them
 
     @property
     def action_dim(self) -> int:
@@ -85,7 +85,7 @@ class FromGymnasium:
         ticket, obs = self._call(self.host.reset, self._begun(), _seed(seed_key))
         return self._first(ticket, obs, () if context is None else context, key)
 
-    def restart(self, state: State) -> State:
+    def restart(self, state: State, prepared: State | None = None) -> State:
         seed_key, key = jax.random.split(state.key)
         ticket, obs = self._call(
             self.host.restart, self._begun(), state.sim, state.done, _seed(seed_key)

@@ -51,7 +51,7 @@ class MJX:
     Raises ValueError naming what of the two MJX lacks, or would leave out without a word.
     """
 
-    pooled = True
+    dear_resets = True
 
     def __init__(self, model: mujoco.MjModel, spec: TaskSpec) -> None:
         self.spec, self.model = spec, model

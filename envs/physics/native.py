@@ -45,7 +45,7 @@ class Data(NamedTuple):
 class Native:
     """Physics of `model` for what `spec` reads, on `threads` threads (0: as many as we have)."""
 
-    pooled = False
+    dear_resets = False
 
     def __init__(self, model: mujoco.MjModel, spec: TaskSpec, threads: int = 0) -> None:
         self.model, self.spec = model, spec
