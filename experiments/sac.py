@@ -16,7 +16,9 @@ import tyro
 
 import envs
 from agents.sac import SAC
+from envs.simulation import Simulation
 from experiments import cli, play
+from experiments.deploy import Deployer
 from rl import buffer, health, memory, norm, record, rollout
 from rl.env import Env
 from rl.policy import Policy, uniform
@@ -151,9 +153,10 @@ def main(args: Args) -> None:
     cli.in_turn(check(args, env), train)
 
 
-def learn(args: Args, env: Env, log: record.Record) -> None:
+def learn(args: Args, env: Simulation, log: record.Record) -> None:
     """The host's side: look in after each phase, until it is done, stopped or broken."""
     saver, (phases, each) = Saver(log, args.save_s), plan(args)
+    deployer = Deployer(env, args.agent.policy(False, env.action_dim), args.env_name)
     log.update(utd=args.updates_per_step / args.num_envs)
     fresh = jax.jit(cli.over_seeds(lambda key: begin(args, env, key)))
     keys = jax.vmap(jax.random.key)(jnp.array(log.manifest["seeds"]))  # the same alone, in company
@@ -186,6 +189,7 @@ def learn(args: Args, env: Env, log: record.Record) -> None:
                 log.spent("evaluate")
             if saver.due or stop.asked or done == phases:
                 saver.save(step, run)
+                deployer.write(log, params, run.worlds)
                 log.spent("save")
     log.update(status=stop.asked or "done")
 
