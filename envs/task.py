@@ -85,8 +85,12 @@ class Task(Protocol):
     def model(self) -> mujoco.MjModel: ...
 
     def context(self) -> PyTree:
-        """The context a run begins with."""
+        """The context in which a policy is judged."""
         return ()
+
+    def beginner(self) -> PyTree:
+        """The context in which it begins to learn."""
+        return self.context()
 
     def reset(self, key: Key, context: PyTree) -> Start: ...
 

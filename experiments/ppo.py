@@ -65,7 +65,8 @@ def begin(args: Args, env: Env, key: Key) -> Run:
     obs = jax.tree.map(jnp.zeros_like, env.reset(key).obs)
     agent = args.agent.init(agent_key, obs, jnp.zeros(env.action_dim))
     policy, params = args.agent.policy(True, env.action_dim), args.agent.deploy(agent)
-    worlds = rollout.start(env, policy, params, worlds_key, args.num_envs)
+    context = args.env.beginner()
+    worlds = rollout.start(env, policy, params, worlds_key, args.num_envs, context)
     return Run(agent, worlds, key, jnp.int32(0))
 
 

@@ -77,7 +77,8 @@ def begin(args: Args, env: Env, key: Key) -> tuple[Run, Transition]:
     agent = args.agent.init(agent_key, obs, jnp.zeros(env.action_dim))
     policy, params = explorer(args, env), args.agent.deploy(agent)
     policy = policy._replace(step=uniform(env.action_dim).step)  # it carries what it will need
-    worlds = rollout.start(env, policy, params, worlds_key, args.num_envs)
+    context = args.env.beginner()
+    worlds = rollout.start(env, policy, params, worlds_key, args.num_envs, context)
     worlds, seen, _ = rollout.collect(env, policy, params, worlds, act_key, first_rows(args))
     replay = buffer.init(args.buffer_size // args.num_envs, jax.tree.map(lambda x: x[0], seen))
     agent = args.agent.observe(agent, seen)

@@ -84,8 +84,9 @@ def begin(args: Args, env: Simulation, taught_by: tuple[Policy, Params], key: Ke
     agent = args.agent.init(agent_key, obs, jnp.zeros(env.action_dim))
     policy = taught(args, env, taught_by[0], jnp.float32(1))
     params = args.agent.deploy(agent), taught_by[1]
-    return Run(agent, rollout.start(env, policy, params, worlds_key, args.num_envs), key,
-               jnp.int32(0))  # fmt: skip
+    context = args.env.beginner()
+    worlds = rollout.start(env, policy, params, worlds_key, args.num_envs, context)
+    return Run(agent, worlds, key, jnp.int32(0))
 
 
 def iterate(

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from rl.env import Env, State
 from rl.policy import Carry, Policy
-from rl.types import Array, Key, Metrics, Params, Transition
+from rl.types import Array, Key, Metrics, Params, PyTree, Transition
 
 RESTARTS = 16  # worlds at a time: most ticks end a few of many episodes
 
@@ -43,9 +43,11 @@ class Episodes(NamedTuple):
         }
 
 
-def start(env: Env, policy: Policy, params: Params, key: Key, num_envs: int) -> Worlds:
-    """N fresh worlds."""
-    state = jax.vmap(env.reset)(jax.random.split(key, num_envs))
+def start(
+    env: Env, policy: Policy, params: Params, key: Key, num_envs: int, context: PyTree = None
+) -> Worlds:
+    """N fresh worlds, in the same `context`; None is the task's own."""
+    state = jax.vmap(env.reset, (0, None))(jax.random.split(key, num_envs), context)
     carry = _initial_carry(policy, params, num_envs)
     return Worlds(state, carry, jnp.zeros(num_envs), jnp.zeros(num_envs, jnp.int32))
 

@@ -41,13 +41,15 @@ RANGES = Ranges(
     friction=(0.4 / 0.6, 1.0 / 0.6), frictionloss=(0.9, 1.1), armature=(1.0, 1.05),
     mass=(0.9, 1.1), payload=(-1.0, 1.0), com=(-0.05, 0.05), encoder=(-0.05, 0.05),
 )  # fmt: skip
+LEAST_REACH = 0.2
+MASTERED, LOST = 0.8, 0.5  # mean of how well commands were followed in an episode, in [0, 1]
 
 
 class Context(NamedTuple):
     """What outlives an episode."""
 
     level: Array  # [] int32, of the terrain; -1: any
-    reach: Array  # [] share of the commands' range
+    reach: Array  # [] share of the commands' range and of the kicks' strength
 
 
 class Episode(NamedTuple):
@@ -79,7 +81,7 @@ class Joystick(Task):
     pushes: Pushes = Pushes()
     reading_delay: Delay = (0, 0)  # control steps, drawn per episode
     target_delay: Delay = (0, 0)
-    curriculum_on: bool = False  # levels and commands grow and shrink with what is mastered
+    curriculum_on: bool = False  # learn from little to all that may be asked, as it is mastered
     level: int = -1  # of rough ground; -1: any
     weights: Weights = Weights()
 
@@ -126,6 +128,11 @@ class Joystick(Task):
     def context(self) -> Context:
         return Context(jnp.int32(self.level), jnp.float32(1))
 
+    def beginner(self) -> Context:
+        if not self.curriculum_on:
+            return self.context()
+        return Context(jnp.int32(max(self.level, 0)), jnp.float32(LEAST_REACH))
+
     def reset(self, key: Key, context: Context) -> Start:
         keys = jax.random.split(key, 8)
         levels = self.legged.terrain.levels
@@ -170,7 +177,7 @@ class Joystick(Task):
         return targets, memory._replace(action=action, before=memory.action)
 
     def privileged(self, raw: Readings, obs: Obs, episode: Episode) -> Obs:
-        push = self.pushes.force(episode.push, self.legged.mass) if episode.push else jnp.zeros(3)
+        push = self._kick(episode) if episode.push else jnp.zeros(3)
         kicked = episode.push.on if episode.push else False
         size = len(COMMAND)
         frame, command = obs[: (len(obs) - size) // self.history], obs[-size:]
@@ -216,16 +223,20 @@ class Joystick(Task):
     def curriculum(
         self, key: Key, context: Context, episode: Episode, terminated: Array
     ) -> Context:
-        """Harder after an episode that followed its commands, easier after a fall."""
+        """Harder after an episode that followed its commands, easier after one that did not.
+
+        To a command far from where a robot is the reward shows no way: a Go2 that began with all
+        of them learned to walk backwards, and never forwards.
+        """
         if not self.curriculum_on:
             return context
-        mastered = (episode.tracked > 0.7 * episode.steps) & ~terminated
-        change = mastered.astype(jnp.int32) - terminated
+        mastered = ((episode.tracked > MASTERED * episode.steps) & ~terminated).astype(jnp.int32)
+        lost = (episode.tracked < LOST * episode.steps).astype(jnp.int32)
         levels = self.legged.terrain.levels
-        level = jnp.maximum(episode.context.level + change, 0)
+        level = jnp.maximum(episode.context.level + mastered - terminated, 0)
         anywhere = jax.random.randint(key, (), 0, levels)  # who has mastered all keeps up all
         level = jnp.where(level < levels, level, anywhere)
-        reach = jnp.clip(context.reach + 0.1 * change, 0.3, 1.0)
+        reach = jnp.clip(context.reach + 0.1 * (mastered - lost), LEAST_REACH, 1.0)
         return Context(level if self.level < 0 else context.level, reach)
 
     def _drawn(self, key: Key) -> ParamsByField:
@@ -235,6 +246,11 @@ class Joystick(Task):
     def _inputs(self, episode: Episode) -> dict[str, Array]:
         if not episode.push:
             return {}
-        force = self.pushes.force(episode.push, self.legged.mass)
         applied = jnp.zeros((self.model().nbody, 6))
-        return {"xfrc_applied": applied.at[self.model().body("trunk").id, :3].set(force)}
+        trunk = self.model().body("trunk").id
+        return {"xfrc_applied": applied.at[trunk, :3].set(self._kick(episode))}
+
+    def _kick(self, episode: Episode) -> Array:
+        """Force [3], N."""
+        assert isinstance(episode.push, Push)
+        return episode.context.reach * self.pushes.force(episode.push, self.legged.mass)

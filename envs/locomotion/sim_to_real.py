@@ -14,4 +14,6 @@ RANGES = Ranges(
 KICKS = Pushes(kick=(0.0, 3.0))  # m/s, as Playground's
 
 DRAWN: dict[str, Any] = {"measured": True, "randomised": 1.0, "ranges": RANGES}
-WALKING: dict[str, Any] = DRAWN | {"history": 3, "pushes": KICKS, "target_delay": (0, 1)}
+WALKING: dict[str, Any] = DRAWN | {
+    "history": 3, "pushes": KICKS, "target_delay": (0, 1), "curriculum_on": True,
+}  # fmt: skip
