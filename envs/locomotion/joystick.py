@@ -15,8 +15,9 @@ import mujoco
 
 from envs.disturb import Disturbance
 from envs.disturb import Steps as Delay
-from envs.locomotion import commands, symmetry
+from envs.locomotion import commands, curriculum, symmetry
 from envs.locomotion.commands import COMMAND
+from envs.locomotion.curriculum import Context
 from envs.locomotion.factors import factors, mirror
 from envs.locomotion.legged import (
     CONTROL_DT,
@@ -41,15 +42,6 @@ RANGES = Ranges(
     friction=(0.4 / 0.6, 1.0 / 0.6), frictionloss=(0.9, 1.1), armature=(1.0, 1.05),
     mass=(0.9, 1.1), payload=(-1.0, 1.0), com=(-0.05, 0.05), encoder=(-0.05, 0.05),
 )  # fmt: skip
-LEAST_REACH = 0.2
-MASTERED, LOST = 0.8, 0.5  # mean of how well commands were followed in an episode, in [0, 1]
-
-
-class Context(NamedTuple):
-    """What outlives an episode."""
-
-    level: Array  # [] int32, of the terrain; -1: any
-    reach: Array  # [] share of the commands' range and of the kicks' strength
 
 
 class Episode(NamedTuple):
@@ -131,7 +123,7 @@ class Joystick(Task):
     def beginner(self) -> Context:
         if not self.curriculum_on:
             return self.context()
-        return Context(jnp.int32(max(self.level, 0)), jnp.float32(LEAST_REACH))
+        return Context(jnp.int32(max(self.level, 0)), jnp.float32(curriculum.LEAST))
 
     def reset(self, key: Key, context: Context) -> Start:
         keys = jax.random.split(key, 8)
@@ -223,21 +215,11 @@ class Joystick(Task):
     def curriculum(
         self, key: Key, context: Context, episode: Episode, terminated: Array
     ) -> Context:
-        """Harder after an episode that followed its commands, easier after one that did not.
-
-        To a command far from where a robot is the reward shows no way: a Go2 that began with all
-        of them learned to walk backwards, and never forwards.
-        """
         if not self.curriculum_on:
             return context
-        mastered = ((episode.tracked > MASTERED * episode.steps) & ~terminated).astype(jnp.int32)
-        lost = (episode.tracked < LOST * episode.steps).astype(jnp.int32)
-        levels = self.legged.terrain.levels
-        level = jnp.maximum(episode.context.level + mastered - terminated, 0)
-        anywhere = jax.random.randint(key, (), 0, levels)  # who has mastered all keeps up all
-        level = jnp.where(level < levels, level, anywhere)
-        reach = jnp.clip(context.reach + 0.1 * (mastered - lost), LEAST_REACH, 1.0)
-        return Context(level if self.level < 0 else context.level, reach)
+        tracked, levels = episode.tracked / episode.steps, self.legged.terrain.levels
+        after = curriculum.following(key, episode.context, tracked, terminated, levels)
+        return after if self.level < 0 else after._replace(level=context.level)
 
     def _drawn(self, key: Key) -> ParamsByField:
         ranges = self.ranges.scaled(self.randomised)

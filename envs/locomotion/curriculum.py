@@ -1,0 +1,36 @@
+"""From little to all that may be asked of a robot, as it is mastered.
+
+To a command far from what a robot does the reward shows no way: a Go2 that began with all of them
+learned to walk backwards, and never forwards.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from rl.types import Array, Key
+
+LEAST, STEP = 0.2, 0.1  # of the reach
+MASTERED, LOST = 0.8, 0.5  # how well commands were followed on average, in [0, 1]
+
+
+class Context(NamedTuple):
+    """What outlives an episode."""
+
+    level: Array  # [] int32, of the terrain; -1: any
+    reach: Array  # [] share of the commands' range and of the kicks' strength
+
+
+def following(key: Key, lived: Context, tracked: Array, fell: Array, levels: int) -> Context:
+    """What comes after an episode `lived`, in which commands were followed so well [].
+
+    Harder where they were and it did not fall, less where they were not; easier ground after a
+    fall.  Who has mastered all the ground is given any of it: that keeps up all.
+    """
+    mastered = ((tracked > MASTERED) & ~fell).astype(jnp.int32)
+    lost = (tracked < LOST).astype(jnp.int32)
+    level = jnp.maximum(lived.level + mastered - fell, 0)
+    anywhere = jax.random.randint(key, (), 0, levels)
+    reach = jnp.clip(lived.reach + STEP * (mastered - lost), LEAST, 1.0)
+    return Context(jnp.where(level < levels, level, anywhere), reach)
