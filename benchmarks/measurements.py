@@ -1,10 +1,8 @@
 """What benchmarks.speed measures: for each row, how to run our side of it and the peer's."""
 
 import functools
-import json
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from benchmarks.process import ROOT, Failed, Python
+from benchmarks.process import LONG, ROOT, Failed, Python, trained
 from benchmarks.rows import Run
 
 PEERS = ROOT / "benchmarks" / "peers"
@@ -22,7 +20,6 @@ SBX = ("sbx-rl", "stable-baselines3", "jax", "gymnasium", "mujoco")
 PLAYGROUND = ("playground", "jax", "mujoco", "mujoco-mjx", "warp-lang")
 # World counts worth trying: compiling MJX takes a minute for each.
 PLAYGROUND_WORLDS = {"jax": (64, 256), "warp": (256, 1024)}
-LONG = 3600.0  # s for one that trains
 
 
 @dataclass(frozen=True)
@@ -73,28 +70,39 @@ def physics(args: Args) -> list[Measurement]:
 
     stepping = [
         Measurement(
-            f"physics/{env}/vs-envpool", "env steps/s", _stepping(args, "physics", env),
+            f"physics/{env}/vs-envpool", "env steps/s", _stepping(args, "physics", "--env", env),
             *_envpool(args, env),
         )
         for env in ("HalfCheetah-v5", "Ant-v5", "Humanoid-v5")
     ]  # fmt: skip
     compiling = [
-        Measurement(f"physics/compile/{env}", "s", _stepping(args, "compile", env, worlds=(64,)))
+        Measurement(
+            f"physics/compile/{env}", "s", _stepping(args, "compile", "--env", env, worlds=(64,))
+        )
         for env in envs.names()
     ]
     return stepping + compiling
 
 
 def rollout(args: Args) -> list[Measurement]:
-    """Rollouts with a policy against EnvPool's bare stepping, and against Playground's."""
+    """Rollouts with a policy against EnvPool's bare stepping, Playground's, and bare physics."""
     env = "HalfCheetah-v5"
-    ours = _stepping(args, "rollout", env)
+    ours = _stepping(args, "rollout", "--env", env)
     playground = Python(args.playground, PLAYGROUND, "--playground")
 
     def peer(seed: int) -> Run:
         return _per_substep(_playground(args, playground, seed))
 
+    walker = "go1-joystick-flat"
+    policy = PEERS.parent / "policies" / walker
+    alone, bare = (
+        _stepping(args, mode, policy, module="retracing") for mode in ("rollout", "bare")
+    )
     return [
+        Measurement(
+            f"rollout/{walker}/vs-bare-batch", "env steps/s", alone, bare,
+            Python(sys.executable, OURS),
+        ),
         Measurement(
             f"rollout/{env}/vs-envpool-bare", "env steps/s", ours, *_envpool(args, env)
         ),
@@ -119,7 +127,7 @@ def ppo(args: Args) -> list[Measurement]:
     name = f"ppo/{args.steps / 1e6:g}M"
 
     def ours(seed: int) -> Run:
-        return _trained("ppo", "--env", "HalfCheetah-v5", "--steps", args.steps, "--seed", seed)
+        return trained("ppo", "--env", "HalfCheetah-v5", "--steps", args.steps, "--seed", seed)
 
     one, eight = functools.partial(peer, 1), functools.partial(peer, 8)
     return [
@@ -151,7 +159,7 @@ def off_policy(args: Args, agent: str) -> list[Measurement]:
 
     def ours(num_envs: int, seed: int) -> Run:
         own = "--updates-per-step", num_envs, "--evals", 0, "--eval-episodes", 1
-        told = _trained(agent, *words(num_envs, seed), *own)
+        told = trained(agent, *words(num_envs, seed), *own)
         return {**told, "value": (args.replay_steps - 1_000) / told["value"]}
 
     def peer(num_envs: int, seed: int) -> Run:
@@ -172,7 +180,7 @@ def seeds(args: Args) -> list[Measurement]:
 
     def ppo(count: int, seed: int) -> Run:
         words = "--env", "HalfCheetah-v5", "--steps", args.steps // 5, "--eval-episodes", 1
-        told = _trained("ppo", *words, "--seed", seed, "--seeds", count)
+        told = trained("ppo", *words, "--seed", seed, "--seeds", count)
         return {**told, "value": told["value"] * 5 / count}
 
     def sac(count: int, seed: int) -> Run:
@@ -180,7 +188,7 @@ def seeds(args: Args) -> list[Measurement]:
             "--env", "HalfCheetah-v5", "--steps", args.replay_steps // 2, "--learning-starts",
             1_000, "--evals", 0, "--eval-episodes", 1,
         )  # fmt: skip
-        told = _trained("sac", *words, "--seed", seed, "--seeds", count)
+        told = trained("sac", *words, "--seed", seed, "--seeds", count)
         return {**told, "value": told["value"] * 5 / count}
 
     one = Python(sys.executable, OURS)
@@ -194,12 +202,12 @@ def seeds(args: Args) -> list[Measurement]:
 
 
 def _stepping(
-    args: Args, mode: str, env: str, worlds: tuple[int, ...] = ()
+    args: Args, *words: object, worlds: tuple[int, ...] = (), module: str = "stepping"
 ) -> Callable[[int], Run]:
     ours, worlds = Python(sys.executable, OURS), worlds or args.worlds
     return lambda seed: ours.run(
-        "-m", "benchmarks.stepping", mode, "--env", env, "--worlds", *worlds,
-        "--seconds", args.seconds, "--seed", seed,
+        "-m", f"benchmarks.{module}", *words, "--worlds", *worlds, "--seconds", args.seconds,
+        "--seed", seed,
     )  # fmt: skip
 
 
@@ -232,17 +240,3 @@ def _playground(args: Args, python: Python, seed: int) -> Run:
 def _per_substep(run: Run) -> Run:
     """A rate of environment steps as one of the physics steps they are made of."""
     return run | {"value": run["value"] * run["substeps"]}
-
-
-def _trained(experiment: str, *words: Any) -> Run:
-    """One of our experiments: seconds of learning, compile apart, and the return it reaches."""
-    with tempfile.TemporaryDirectory() as out:
-        said = Python(sys.executable, OURS).output(
-            "-m", f"experiments.{experiment}", *words, "--out", out, "--no-video", timeout=LONG
-        )
-        manifest = json.loads((Path(out) / "manifest.json").read_text())
-    return {
-        "value": manifest["train_s"],
-        "compile_s": manifest["compile_s"],
-        "return": float(said.splitlines()[-1].removeprefix("eval_return: ")),
-    }

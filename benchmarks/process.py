@@ -6,14 +6,17 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.rows import Run
 
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 300.0  # s for a process that steps; MJX on CPU has been seen to stall
+LONG = 3600.0  # s for one that trains
 VERSIONS = """
 import importlib.metadata, json, platform, sys
 found = {name: importlib.metadata.version(name) for name in sys.argv[1:]}
@@ -80,3 +83,17 @@ class Python:
             f"The peer's Python, {self.path}, {why}. Make its environment as "
             f"benchmarks/peers/README.md says, or name another with {self.flag}."
         )
+
+
+def trained(experiment: str, *words: Any) -> Run:
+    """One of our experiments: seconds of learning, compile apart, and the return it reaches."""
+    with tempfile.TemporaryDirectory() as out:
+        said = Python(sys.executable, ()).output(
+            "-m", f"experiments.{experiment}", *words, "--out", out, "--no-video", timeout=LONG
+        )
+        manifest = json.loads((Path(out) / "manifest.json").read_text())
+    return {
+        "value": manifest["train_s"],
+        "compile_s": manifest["compile_s"],
+        "return": float(said.splitlines()[-1].removeprefix("eval_return: ")),
+    }

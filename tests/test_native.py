@@ -157,10 +157,8 @@ def test_randomised_worlds_equal_a_plain_loop_on_their_own_models():
     task, worlds = Heavy(), 4
     physics = Native(task.model(), task.spec, threads=2)
     start = jax.vmap(task.reset, (0, None))(keys(worlds), ())
-    start = start._replace(
-        params=jax.jit(jax.vmap(physics.constants))(start.params, jnp.ones(worlds, bool))
-    )
-    ctrl = actions(10, worlds)
+    params = jax.jit(jax.vmap(physics.constants, (0, None)))(start.params, True)
+    ctrl, start = actions(10, worlds), start._replace(params=params)
     got, _ = states_of(physics, start, ctrl)
     for i in range(worlds):
         model = copy.copy(task.model())

@@ -211,7 +211,8 @@ def test_every_row_of_the_bars_is_measured() -> None:
              for m in measurements.measurements(replace(args, group=g))}  # fmt: skip
     assert named.keys() >= {
         "physics/HalfCheetah-v5/vs-envpool", "rollout/HalfCheetah-v5/vs-envpool-bare",
-        "rollout/cheetah/vs-playground-substep", "ppo/1M/vs-sbx-default", "ppo/1M/vs-sbx-best",
+        "rollout/cheetah/vs-playground-substep", "rollout/go1-joystick-flat/vs-bare-batch",
+        "ppo/1M/vs-sbx-default", "ppo/1M/vs-sbx-best",
         "sac/1env/vs-sbx", "sac/8env/vs-sbx", "sac/matmul-fraction", "td3/1env/vs-sbx",
         "seeds/sac/5-together-vs-alone",
     }  # fmt: skip

@@ -105,10 +105,8 @@ class Native:
             n: jax.ShapeDtypeStruct(np.shape(getattr(self.model, n)), jnp.float32)
             for n in self._derived(params)
         }
-        derived = jax.pure_callback(
-            self._constants, shapes, params, mask, vmap_method="broadcast_all"
-        )
-        return dict(params) | derived
+        call, method = self._constants, "broadcast_all"
+        return dict(params) | jax.pure_callback(call, shapes, params, mask, vmap_method=method)
 
     def _call(self, host, row: Array, *args) -> tuple[Array, Array, Array]:
         shapes = (
@@ -169,8 +167,7 @@ class Native:
         lead, ids = mask.shape, np.flatnonzero(np.asarray(mask)).astype(np.int32)
         with self._lock:
             batch = self._batch(math.prod(lead), params, derive=True)
-            if len(ids):
-                batch.set_const(ids)
+            batch.set_const(ids)
             return {
                 n: np.array(batch.expand(n), np.float32).reshape(*lead, *batch.expand(n).shape[1:])
                 for n in self._derived(params)
