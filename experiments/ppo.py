@@ -41,7 +41,8 @@ class Args:
     threads: int = 0  # for physics and XLA alike; 0: all this process has
     mirror: bool = False  # learn from what happened and from its mirror image, if the task has one
     anneal: bool = True  # the learning rate falls to zero, unless agent.target_kl steers it
-    eval_episodes: int = 32  # that the trained policy is judged on
+    evals: int = 0  # times that the policy is judged while it trains
+    eval_episodes: int = 32
     save_s: float = 30.0  # s between checkpoints, at least
     when_full: Literal["go-on", "stop"] = "go-on"  # the disk: with no new checkpoint, or not at all
     track: str = ""  # also watch it with trackio:PROJECT or wandb:PROJECT
@@ -98,6 +99,12 @@ def plan(args: Args) -> tuple[int, int]:
     return -(-total // each), each
 
 
+def evaluate(args: Args, env: Env, agent: State) -> rollout.Episodes:
+    """Episodes [eval_episodes] of the mode, from the starts that every policy is judged on."""
+    policy, params = args.agent.policy(False, env.action_dim), args.agent.deploy(agent)
+    return rollout.evaluate(env, policy, params, jax.random.key(play.EVAL_SEED), args.eval_episodes)
+
+
 def main(args: Args) -> None:
     cli.use_threads(args.threads)
     env = envs.simulate(args.env, args.physics, threads=args.threads)
@@ -121,6 +128,8 @@ def learn(args: Args, env: Simulation, log: record.Record) -> None:
     log.save(jax.device_get(args.agent.deploy(run.agent)))
     train = cli.over_seeds(lambda run: phase(args, env, run))
     train = jax.jit(train, donate_argnums=0).lower(run).compile()
+    judge = cli.over_seeds(lambda agent: evaluate(args, env, agent))
+    judge = args.evals and jax.jit(judge).lower(run.agent).compile()
     log.spent("compile")
     with Stop() as stop:
         while (done := int(run.iteration[0]) // each + 1) <= phases and not stop.asked:
@@ -134,6 +143,10 @@ def learn(args: Args, env: Simulation, log: record.Record) -> None:
                 break
             log.save(params)
             log.spent("train")
+            if judge and done * args.evals // phases > (done - 1) * args.evals // phases:
+                judged = jax.device_get(judge(run.agent))
+                log.evaluated(step, judged.returns, judged.lengths)
+                log.spent("evaluate")
             if saver.due or stop.asked or done == phases:
                 saver.save(step, run)
                 deployer.write(log, params, run.worlds)
@@ -148,7 +161,7 @@ def check(args: Args, env: Env) -> list[Args]:
             f"--mirror needs a task that is its own mirror image; {args.env_name} has none."
         )
     cli.at_least(1, args, "steps", "seeds", "num_envs", "unroll", "eval_episodes")
-    cli.at_least(0, args, "save_s")
+    cli.at_least(0, args, "evals", "save_s")
 
     def once(key: Key) -> Any:
         run = begin(args, env, key)

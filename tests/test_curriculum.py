@@ -24,10 +24,10 @@ def after(level: int, reach: float, tracked: float, fell: bool, seed: int = 0) -
 @pytest.mark.parametrize(
     ("lived", "episode", "want"),
     [
-        ((1, 0.5), (0.9, False), (2, 0.6)),
-        ((1, 0.5), (0.7, False), (1, 0.5)),
-        ((1, 0.5), (0.9, True), (0, 0.5)),
-        ((1, 0.5), (0.4, False), (1, 0.4)),
+        ((1, 0.7), (0.9, False), (2, 0.8)),
+        ((1, 0.7), (0.7, False), (1, 0.7)),
+        ((1, 0.7), (0.9, True), (0, 0.7)),
+        ((1, 0.7), (0.4, False), (1, 0.6)),
         ((0, LEAST), (0.1, True), (0, LEAST)),
         ((1, 1.0), (0.9, False), (2, 1.0)),
     ],
@@ -59,7 +59,7 @@ def test_learning_begins_with_little_and_judging_asks_for_all(name: str) -> None
     assert not np.asarray(draw(keys, first).episode.context.level).any()
 
 
-def test_kicks_are_as_strong_as_the_reach() -> None:
+def test_kicks_grow_from_none_with_the_reach() -> None:
     task = envs.make_task("go2-joystick-flat")
     assert isinstance(task, Joystick)
 
@@ -70,7 +70,8 @@ def test_kicks_are_as_strong_as_the_reach() -> None:
         return np.asarray(inputs["xfrc_applied"][task.model().body("trunk").id])
 
     assert np.linalg.norm(kick(1.0)) > 1
-    np.testing.assert_allclose(kick(0.3), 0.3 * kick(1.0), rtol=1e-6)
+    np.testing.assert_allclose(kick((1 + LEAST) / 2), kick(1.0) / 2, rtol=1e-6)
+    assert not kick(LEAST).any()
 
 
 def test_without_a_curriculum_a_context_stays() -> None:

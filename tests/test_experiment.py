@@ -26,7 +26,7 @@ def train(out: Path, *words: str) -> None:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "pendulum"
-    train(out, "--steps", "60000", "--seeds", "3")
+    train(out, "--steps", "60000", "--seeds", "3", "--evals", "2")
     return out
 
 
@@ -38,7 +38,9 @@ def test_it_learns_to_balance_and_leaves_a_record(trained: Path) -> None:
     assert np.median(returns) > 800  # of 1,000; untrained: about 6
     rows = runs.read_metrics(trained)
     assert [row["step"] for row in rows] == sorted({row["step"] for row in rows})
-    assert rows[-1]["step"] >= 60_000
+    evals = runs.read_rows(trained / "evals.jsonl")
+    assert [row["step"] for row in evals] == [rows[(len(rows) - 1) // 2]["step"], rows[-1]["step"]]
+    assert evals[-1]["returns"] == manifest["eval_returns"]
     assert (trained / "curve.png").read_bytes()[:4] == b"\x89PNG"
 
 
@@ -106,6 +108,7 @@ def test_nan_stops_the_run_with_its_cause(tmp_path: Path) -> None:
         (["--threads", "-1"], "--threads is -1"),
         (["--num-envs", "0"], "--num-envs is 0"),
         (["--steps", "0"], "--steps is 0"),
+        (["--evals", "-1"], "--evals is -1"),
         (["--agent.minibatches", "4096"], "minibatches"),
         (["--agent.minibatches", "512"], "minibatches of 2 or more"),
         (["--env.frame-skip", "0"], "0 physics steps"),

@@ -1,7 +1,8 @@
 """From little to all that may be asked of a robot, as it is mastered.
 
 To a command far from what a robot does the reward shows no way: a Go2 that began with all of them
-learned to walk backwards, and never forwards.
+learned to walk backwards, and never forwards.  One that began with a fifth of them stood still,
+which earns nearly as much.
 """
 
 from typing import NamedTuple
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 
 from rl.types import Array, Key
 
-LEAST, STEP = 0.2, 0.1  # of the reach
+LEAST, STEP = 0.5, 0.1  # of the reach
 MASTERED, LOST = 0.8, 0.5  # how well commands were followed on average, in [0, 1]
 
 
@@ -19,7 +20,12 @@ class Context(NamedTuple):
     """What outlives an episode."""
 
     level: Array  # [] int32, of the terrain; -1: any
-    reach: Array  # [] share of the commands' range and of the kicks' strength
+    reach: Array  # [] share of the commands' range
+
+    @property
+    def kicks(self) -> Array:
+        """Share [] of the kicks' strength: none as long as it learns to walk."""
+        return (self.reach - LEAST) / (1 - LEAST)
 
 
 def following(key: Key, lived: Context, tracked: Array, fell: Array, levels: int) -> Context:

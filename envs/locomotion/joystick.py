@@ -235,4 +235,4 @@ class Joystick(Task):
     def _kick(self, episode: Episode) -> Array:
         """Force [3], N."""
         assert isinstance(episode.push, Push)
-        return episode.context.reach * self.pushes.force(episode.push, self.legged.mass)
+        return episode.context.kicks * self.pushes.force(episode.push, self.legged.mass)
