@@ -16,7 +16,10 @@ from rl import runs
 
 ROOT = Path(__file__).parent.parent
 TIMES = "wall_s", "steps_per_s"
-COMMON = ["--env", "InvertedPendulum-v5", "--no-video", "--save-s", "0", "--eval-episodes", "2"]
+COMMON = ["--no-video", "--save-s", "0", "--eval-episodes", "2"]
+PENDULUM = ["--env", "InvertedPendulum-v5"]
+GO2 = ["--env", "go2-joystick-flat", "--steps", "40000", "--num-envs", "16", "--seeds", "2",
+       "--agent.hidden", "8"]  # fmt: skip
 WORDS = {
     "ppo": ["--steps", "120000", "--num-envs", "16", "--unroll", "32", "--seeds", "2",
             "--agent.minibatches", "8"],
@@ -79,7 +82,7 @@ def kill(process: subprocess.Popen, run: Path, rng: np.random.Generator, early: 
 
 def kill_and_resume(name: str, tmp_path: Path, kills: int, *words: str) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    words = (*COMMON, *WORDS[name], *words)
+    words = (*COMMON, *(PENDULUM + WORDS[name] if name in WORDS else GO2), *words)
     finished(name, *words, "--out", str(whole))
     begin, rng = [*words, "--out", str(broken)], np.random.default_rng(kills)
     for _ in range(kills):
@@ -110,6 +113,16 @@ def test_a_killed_run_ends_as_the_undisturbed_one(name: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("name", ["crossq", "simbav2"])
 def test_one_kill_leaves_no_trace(name: str, tmp_path: Path) -> None:
     kill_and_resume(name, tmp_path, 1)
+
+
+@pytest.mark.slow
+def test_a_walker_and_its_student_go_on_after_a_kill(tmp_path: Path) -> None:
+    kill_and_resume("walk", tmp_path, 1)
+    teacher = tmp_path / "teacher"
+    finished("walk", *COMMON, *GO2, "--env.omniscient", "--out", str(teacher))
+    for run in ("whole", "broken"):
+        (tmp_path / run).rename(tmp_path / f"{run}-walk")
+    kill_and_resume("teacher_student", tmp_path, 1, "--teacher", str(teacher))
 
 
 @pytest.mark.slow
