@@ -13,7 +13,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from tyro.conf import Suppress
+
 from rl import norm
+from rl.mirror import Mirror
 from rl.nets import (
     MLP,
     Gaussian,
@@ -69,6 +72,7 @@ class PPO:
     max_grad_norm: float = 0.5
     std: float = 1.0  # of actions, to begin with
     target_kl: float = 0.0  # mean KL of an epoch that the learning rate seeks; 0: leave it
+    mirror: Suppress[Mirror | None] = None  # left and right are alike to policy and critic
 
     def __post_init__(self) -> None:
         sound(
@@ -116,7 +120,7 @@ class PPO:
 
         def act(params: Params, obs: Obs, key: Key) -> tuple[Array, dict[str, Array]]:
             seen = norm.normalise(params["obs"], flatten(view(obs, "policy")))
-            mean, log_std = apply(self.actor(action_dim), params["actor"], seen)
+            mean, log_std = self.gaussian(params["actor"], seen, action_dim)
             if not explore:
                 return mean, {}
             action, logp = normal(key, mean, log_std)
@@ -124,11 +128,22 @@ class PPO:
 
         return memoryless(act)
 
-    def rate(self, params: Params, obs: Obs, action: Array) -> dict[str, Array]:
-        """What `policy(explore=True)` would have kept, had it acted so on `obs`."""
-        seen = norm.normalise(params["obs"], flatten(view(obs, "policy")))
-        mean, log_std = apply(self.actor(action.shape[-1]), params["actor"], seen)
-        return {"logp": normal_logp(action, mean, log_std), "mean": mean, "log_std": log_std}
+    def gaussian(self, params: Params, obs: Array, action_dim: int) -> tuple[Array, Array]:
+        """Mean and log_std [..., A]; `obs` [..., O] is normalised already."""
+        net = self.actor(action_dim)
+        mean, log_std = apply(net, params, obs)
+        if self.mirror is None:
+            return mean, log_std
+        seen, back = self.mirror.obs["policy"], self.mirror.action
+        image, _ = apply(net, params, seen(obs))
+        return (mean + back(image)) / 2, (log_std + log_std[..., back.index]) / 2
+
+    def units(self, params: Params, critic_obs: Array) -> Array:
+        """Value [...], in the critic's units; `critic_obs` [..., O] is normalised already."""
+        v = apply(self.critic, params, critic_obs)
+        if self.mirror is not None:
+            v = (v + apply(self.critic, params, self.mirror.obs["critic"](critic_obs))) / 2
+        return v.squeeze(-1)
 
     def deploy(self, state: State) -> Params:
         """All a policy needs: the actor and its normaliser."""
@@ -136,11 +151,11 @@ class PPO:
 
     def value(self, state: State, critic_obs: Array) -> Array:
         """Value [...], in the reward's units; `critic_obs` [..., O] is normalised already."""
-        v = apply(self.critic, state.critic.params, critic_obs).squeeze(-1)
+        v = self.units(state.critic.params, critic_obs)
         return v * jnp.sqrt(state.returns.var) + state.returns.mean
 
     def policy_loss(self, params: Params, batch: Sample) -> tuple[Array, Metrics]:
-        mean, log_std = apply(self.actor(batch.action.shape[-1]), params, batch.obs)
+        mean, log_std = self.gaussian(params, batch.obs, batch.action.shape[-1])
         log_ratio = normal_logp(batch.action, mean, log_std) - batch.old["logp"]
         ratio = jnp.exp(log_ratio)
         advantage = (batch.advantage - batch.advantage.mean()) / (batch.advantage.std() + 1e-8)
@@ -156,7 +171,7 @@ class PPO:
         return -gain - self.entropy_cost * entropy, metrics
 
     def value_loss(self, params: Params, batch: Sample) -> tuple[Array, Metrics]:
-        v = apply(self.critic, params, batch.critic_obs).squeeze(-1)
+        v = self.units(params, batch.critic_obs)
         loss = 0.5 * jnp.mean((v - batch.target) ** 2)
         return loss, {"value_loss": loss}
 
@@ -205,11 +220,16 @@ class PPO:
 
         state, metrics = jax.lax.scan(epoch, state, jax.random.split(key, self.epochs))
         state = state._replace(
-            obs=norm.update(state.obs, flatten(view(batch.obs, "policy"))),
-            critic_obs=norm.update(state.critic_obs, flatten(view(batch.obs, "critic"))),
+            obs=norm.update(state.obs, self.both(batch.obs, "policy")),
+            critic_obs=norm.update(state.critic_obs, self.both(batch.obs, "critic")),
             returns=norm.update(state.returns, target),
         )
         return state, jax.tree.map(jnp.mean, metrics) | {"target": target.mean(), "lr": state.lr}
+
+    def both(self, obs: Obs, who: str) -> Array:
+        """A view of observations, and of their mirror images if those are to count as much."""
+        seen = flatten(view(obs, who))
+        return seen if self.mirror is None else jnp.stack([seen, self.mirror.obs[who](seen)])
 
     def adapt(self, lr: Array, kl: Array) -> Array:
         """Learning rate, in [1e-5, 1e-2], after an epoch of mean `kl` (Rudin et al. 2022,

@@ -5,7 +5,7 @@ python -m experiments.play runs/ppo
 
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,8 @@ def load(run: Path, seed: int | None = None) -> tuple[Simulation, Policy, Params
         agent = AGENTS[found["algorithm"]](**_made(config["agent"], PARTS))
         parts = {type(x).__name__: type(x) for x in vars(envs.make_task(found["env"])).values()}
         env = envs.make(found["env"], config["physics"], **_made(config["env"], parts))
+        if config.get("mirror"):
+            agent = replace(agent, mirror=env.task.mirror)
     except (KeyError, TypeError) as error:
         raise ValueError(
             f"{run / 'manifest.json'} is damaged or of another version: {error!r}."

@@ -4,8 +4,7 @@ python -m experiments.ppo --env HalfCheetah-v5 --steps 1000000 --seeds 3
 """
 
 import math
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -20,7 +19,6 @@ from experiments import cli, play
 from experiments.deploy import Deployer
 from rl import health, memory, record, rollout
 from rl.env import Env
-from rl.mirror import with_images
 from rl.saver import Saver, Stop
 from rl.types import Array, Key, Metrics
 
@@ -39,7 +37,7 @@ class Args:
     unroll: int = 64  # steps of each world per iteration
     physics: Literal["auto", "native", "mjx"] = "auto"  # auto: native on CPU, else mjx
     threads: int = 0  # for physics and XLA alike; 0: all this process has
-    mirror: bool = False  # learn from what happened and from its mirror image, if the task has one
+    mirror: bool = False  # left and right are alike, if they are to the task
     anneal: bool = True  # the learning rate falls to zero, unless agent.target_kl steers it
     evals: int = 0  # times that the policy is judged while it trains
     eval_episodes: int = 32
@@ -79,8 +77,6 @@ def iterate(args: Args, env: Env, run: Run) -> tuple[Run, tuple[Metrics, rollout
         agent = agent._replace(lr=args.agent.lr * (1 - run.iteration / math.prod(plan(args))))
     policy, params = args.agent.policy(True, env.action_dim), args.agent.deploy(agent)
     worlds, batch, episodes = rollout.collect(env, policy, params, run.worlds, act_key, args.unroll)
-    if args.mirror and (mirror := args.env.mirror):
-        batch = with_images(batch, mirror, partial(args.agent.rate, params))
     agent, metrics = args.agent.update(agent, batch, learn_key)
     return Run(agent, worlds, run.key, run.iteration + 1), (metrics, episodes)
 
@@ -119,6 +115,8 @@ def main(args: Args) -> None:
 
 def learn(args: Args, env: Simulation, log: record.Record) -> None:
     """The host's side: look in after each phase, until it is done, stopped or broken."""
+    if args.mirror:
+        args = replace(args, agent=replace(args.agent, mirror=args.env.mirror))
     saver, (phases, each) = Saver(log, args.save_s), plan(args)
     deployer = Deployer(env, args.agent.policy(False, env.action_dim), args.env_name)
     keys = jax.vmap(jax.random.key)(jnp.array(log.manifest["seeds"]))  # the same alone, in company

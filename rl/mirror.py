@@ -47,25 +47,3 @@ def joined(*flips: Flip) -> Flip:
 SAME = flip(1.0)
 VECTOR = flip(1.0, -1.0, 1.0)  # x forward, y left, z up
 AXIAL = flip(-1.0, 1.0, -1.0)  # a turn about each axis
-
-
-def with_images(
-    batch: Transition, mirror: Mirror, rate: Callable[[PyTree, Array], PyTree]
-) -> Transition:
-    """`batch` [T, N, ...] and its mirror images: [T, 2 N, ...].
-
-    `rate(obs, action)` is what the policy that acted thinks of an image, its aux.  But an image
-    keeps its original's density, as in the paper: it was drawn as seldom as that.  Rated by its
-    own, one that a policy not quite symmetric finds unlikely weighs as much as a likely one, and
-    training on a Go2 fell apart within a million steps.
-    """
-
-    def seen(obs: PyTree) -> PyTree:
-        return jax.tree.map(
-            lambda one, x: one(x), mirror.obs, obs, is_leaf=lambda x: isinstance(x, Flip)
-        )
-
-    obs, action = seen(batch.obs), mirror.action(batch.action)
-    aux = rate(obs, action) | {"logp": batch.aux["logp"]}
-    image = batch._replace(obs=obs, action=action, next_obs=seen(batch.next_obs), aux=aux)
-    return jax.tree.map(lambda x, y: jnp.concatenate([x, y], 1), batch, image)
