@@ -12,7 +12,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-
 from tyro.conf import Suppress
 
 from rl import norm

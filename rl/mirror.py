@@ -1,17 +1,16 @@
-"""Left-right symmetry: what a robot saw and did, as its mirror image would have.
+"""Left-right symmetry: what a robot sees and does, as its mirror image would.
 
-A transition's image is as true as the transition where robot, ground and task are symmetric; to
-learn from both is the augmentation of Mittal et al. 2024 (arXiv:2403.04359, section IV).
+A policy that is told it treats an observation and its image alike: f'(x) = (f(x) + M f(M x)) / 2,
+M being the mirror.  Learning from a step then is learning from its image as well (Mittal et al.
+2024, arXiv:2403.04359, compare this with images added to the batch and with a loss).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from rl.types import Array, PyTree, Transition
+from rl.types import Array, PyTree
 
 
 class Flip(NamedTuple):

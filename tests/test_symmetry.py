@@ -1,6 +1,7 @@
 """A quadruped's mirror image moves as the robot does, seen in a mirror."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import mujoco
 import numpy as np
 import pytest
 
+from agents.ppo import PPO
 from envs.locomotion import symmetry
 from envs.locomotion.footstand import Footstand
 from envs.locomotion.getup import Getup
@@ -17,7 +19,8 @@ from envs.locomotion.joystick import Joystick
 from envs.locomotion.legged import Legged
 from envs.locomotion.quadruped import Inertial
 from envs.locomotion.terrain import Plane
-from rl.mirror import AXIAL, VECTOR, Flip, with_images
+from rl import norm
+from rl.mirror import AXIAL, VECTOR, Flip
 from rl.types import Transition
 
 RNG = np.random.default_rng(0)
@@ -176,26 +179,32 @@ def test_an_image_of_an_image_is_the_original() -> None:
         assert not np.array_equal(exact(flip, x), x)
 
 
-def test_a_batch_and_its_images() -> None:
+def test_a_symmetric_policy_and_value_after_learning() -> None:
+    """What it does in the mirror is the mirror image of what it does, however it was taught."""
     task = Joystick("go2", "flat", measured=True)
+    agent = PPO((16, 16), (16, 16), lr=1e-2, epochs=2, minibatches=2, mirror=task.mirror)
     policy, critic = (len(task.mirror.obs[who].index) for who in ("policy", "critic"))
-    steps, worlds = 3, 4
 
     def noise(*shape: int) -> jax.Array:
-        return jnp.array(RNG.normal(size=(steps, worlds, *shape)), jnp.float32)
+        return jnp.array(RNG.normal(size=(6, 8, *shape)), jnp.float32) + 0.3
 
     obs = {"policy": noise(policy), "critic": noise(critic)}
-    aux = {"logp": noise(), "mean": noise(12), "log_std": noise(12)}
-    done = jnp.zeros((steps, worlds), bool)
-    batch = Transition(obs, noise(12), noise(), done, done, obs, aux)
-    rated = lambda obs, action: {"logp": 0 * action[..., 0], "mean": action, "log_std": action}  # noqa: E731
-    both = with_images(batch, task.mirror, rated)
-    for x, y in zip(jax.tree.leaves(batch), jax.tree.leaves(both), strict=True):
-        assert y.shape == (steps, 2 * worlds, *x.shape[2:])
-        np.testing.assert_array_equal(y[:, :worlds], x)
-    np.testing.assert_array_equal(both.reward[:, worlds:], batch.reward)
-    np.testing.assert_array_equal(both.aux["logp"][:, worlds:], batch.aux["logp"])
-    np.testing.assert_array_equal(both.aux["mean"][:, worlds:], both.action[:, worlds:])
-    np.testing.assert_array_equal(
-        both.action[:, worlds:], exact(symmetry.JOINTS, np.asarray(batch.action))
-    )
+    first = jax.tree.map(lambda x: x[0, 0], obs)
+    state = agent.init(jax.random.key(0), first, jnp.zeros(12))
+    act = agent.policy(True, 12)
+    for _ in range(3):
+        taken = jax.vmap(jax.vmap(act.step, (None, None, 0, None)), (None, None, 0, None))
+        action, _, aux = taken(agent.deploy(state), (), obs, jax.random.key(1))
+        done = jnp.zeros((6, 8), bool)
+        batch = Transition(obs, action, noise(), done, done, obs, aux)
+        state, _ = jax.jit(agent.update)(state, batch, jax.random.key(2))
+    image = {who: flip(obs[who]) for who, flip in task.mirror.obs.items()}
+    mode = jax.vmap(jax.vmap(partial(agent.policy(False, 12).step, agent.deploy(state), ())))
+    keys = jax.random.split(jax.random.key(3), (6, 8))
+    one, other = mode(obs, keys)[0], mode(image, keys)[0]
+    np.testing.assert_allclose(task.mirror.action(one), other, atol=1e-6)
+    assert np.abs(one - other).max() > 0.01
+    seen = [norm.normalise(state.critic_obs, x["critic"]) for x in (obs, image)]
+    values = [np.asarray(agent.value(state, x)) for x in seen]
+    np.testing.assert_allclose(*values, atol=1e-5)
+    assert np.ptp(values[0]) > 0.01
