@@ -2,14 +2,15 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
-DEMO = python -m experiments.ppo --env HalfCheetah-v5 --steps 3000000 --out runs/demo
+DEMO := runs/demo-$(shell date +%Y%m%d-%H%M%S)
 # Two processes, each with whole files: tests of a file share what they compile.
 PYTEST = python -m pytest -n 2 --dist loadfile
 
 .PHONY: demo test suite slow lint types format pins clean
 
-demo: $(VENV)/.ready  ## train PPO until it visibly runs
-	$(BIN)/$(DEMO)
+demo: $(VENV)/.ready  ## train a Go2 until it walks, not well; drive it through the bridge
+	$(BIN)/python -m experiments.walk --steps 4000000 --evals 4 --no-video --out $(DEMO)
+	$(BIN)/python -m experiments.drive $(DEMO)
 
 test: lint types suite  ## what must pass before a commit
 

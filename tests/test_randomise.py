@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import envs
+from envs.locomotion.push import Pushes
 from envs.physics.mjx import MJX
 from envs.physics.native import CONSTANTS, Native
 from envs.randomise import Ranges
@@ -79,7 +80,7 @@ def stepper(backend: type):
 
 def after(
     backend: type, ranges: Ranges, *, speed: float = 0.0, swing: float = 0.0, target: float = 0.0,
-    angle: float = 0.0, push: tuple[int, int, float] | None = None,
+    angle: float = 0.0, push: tuple[int, int | slice, float | np.ndarray] | None = None,
 ) -> dict[str, np.ndarray]:  # fmt: skip
     """Readings a substep on; `push` is a body, a component of its wrench and how much of it."""
     qpos, qvel, applied = model().qpos0.copy(), np.zeros(model().nv), np.zeros((model().nbody, 6))
@@ -158,6 +159,19 @@ def test_the_centre_of_mass_moves(backend: type) -> None:
     where = lambda out: out["xipos"][1] - out["qpos"][:3]  # noqa: E731
     nominal, moved = both(backend, Ranges(com=(0.02, 0.02)), where)
     np.testing.assert_allclose(moved - nominal, 0.02, atol=1e-4)
+
+
+@PHYSICS
+def test_a_kick_changes_the_speed_by_a_pi_th_of_it(backend: type) -> None:
+    pushes = Pushes(wait=(0.1, 0.1), duration=(0.2, 0.2), kick=(3.0, 3.0))
+    push, dt, gained, when = pushes.draw(jax.random.key(0)), 0.02, np.zeros(3), []
+    for t in range(20):
+        force = np.asarray(pushes.force(push, 4.0))
+        gained += dt * after(backend, Ranges(), push=(FLYER, slice(3), force))["qacc"][7:10]
+        when += [t * dt] if abs(force).max() > 1e-3 else []
+        push = pushes.advance(jax.random.key(t), push, dt)
+    assert np.linalg.norm(gained) == pytest.approx(3 / np.pi, rel=0.02)
+    assert (min(when), max(when)) == pytest.approx((0.12, 0.28), abs=1e-6)
 
 
 @PHYSICS
