@@ -84,6 +84,10 @@ class Task(Protocol):
 
     def model(self) -> mujoco.MjModel: ...
 
+    def dressed(self, meshes: Path) -> mujoco.MjModel:
+        """The model with the meshes of a folder in the place of what it looks like."""
+        raise ValueError("--meshes dresses a quadruped; this task has another robot.")
+
     def context(self) -> PyTree:
         """The context in which a policy is judged."""
         return ()

@@ -17,8 +17,9 @@ import mujoco
 import numpy as np
 import tyro
 
+import envs
 from envs import render
-from experiments import cli
+from experiments import cli, play
 from experiments.deploy import artefact_of
 from rl import artefact, runs
 from rl.artefact import Artefact
@@ -45,6 +46,7 @@ class Args:
     pace: Literal["real", "lockstep"] = "lockstep"
     runtime: Literal["jax", "numpy"] = "jax"
     video: bool = True
+    meshes: Path | None = None  # a folder of the robot's, to be seen in the place of colliders
     out: Path | None = None  # where drive.npz, .png and .mp4 go; None: beside the artefact
 
 
@@ -67,6 +69,8 @@ def main(args: Args) -> None:
         f"{x:.2f} {c.unit} {c.name}" for x, c in zip(off, found.spec.command, strict=True)
     ))  # fmt: skip
     if args.video:
+        if args.meshes:
+            model = play.looks(envs.make_task(found.spec.name), args.meshes)
         captions = [caption(found, *row) for row in zip(log["command"], achieved, strict=True)]
         try:
             dt = found.spec.control_dt

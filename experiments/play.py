@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import mujoco
 import numpy as np
 import tyro
 
@@ -22,6 +23,7 @@ from agents.sac import SAC
 from agents.td3 import TD3
 from envs import render
 from envs.simulation import Simulation
+from envs.task import Task
 from experiments import cli
 from rl import checkpoint, manifest, record, rollout, runs
 from rl.heads import C51, MSE, HLGauss
@@ -41,6 +43,7 @@ class Args:
     episodes: int = 32
     video: bool = True  # write RUN/video.mp4, or video-SEED.mp4 where a seed is named
     viewer: bool = False  # a window instead
+    meshes: Path | None = None  # a folder of a quadruped's, to be seen in the place of colliders
 
 
 def load(run: Path, seed: int | None = None) -> tuple[Simulation, Policy, Params]:
@@ -93,15 +96,21 @@ def episode(env: Simulation, policy: Policy, params: Params, key: Key) -> tuple[
     return poses[:length], float(seen.reward.ravel()[:length].sum())
 
 
-def film(run: Path, seed: int | None) -> None:
+def looks(task: Task, meshes: Path | None) -> mujoco.MjModel:
+    """The task's model, as it is to be seen."""
+    return task.model() if meshes is None else task.dressed(meshes)
+
+
+def film(run: Path, seed: int | None, meshes: Path | None = None) -> None:
     """Write run/video.mp4, of `seed` if named, and say so, or why it cannot be."""
     env, policy, params = load(run, seed)
+    model = looks(env.task, meshes)
     poses, total = episode(env, policy, params, jax.random.key(0))
     shown = poses[: math.ceil(FILM / env.control_dt)]
     path = run / ("video.mp4" if seed is None else f"video-{seed}.mp4")
     print(f"filming  {len(shown) * env.control_dt:.0f} s; --no-video leaves it out", flush=True)
     try:
-        render.video(path, env.task.model(), shown, env.control_dt)
+        render.video(path, model, shown, env.control_dt)
         print(f"video    {path} (return {total:.1f})")
     except render.CannotRender as error:
         print(f"no video: {error}")
@@ -157,9 +166,9 @@ def main(args: Args) -> None:
         print(f"note     the run is not done but {status}: this is the policy it has so far")
     if args.viewer:
         poses, _ = episode(env, policy, params, jax.random.key(0))
-        render.view(env.task.model(), poses, env.control_dt)
+        render.view(looks(env.task, args.meshes), poses, env.control_dt)
     elif args.video:
-        film(args.run, args.seed)
+        film(args.run, args.seed, args.meshes)
     returns = [judge(*load(args.run, seed), args.episodes).mean() for seed in seeds]
     if len(seeds) > 1:
         print("seeds    " + ", ".join(f"{s}: {r:.1f}" for s, r in zip(seeds, returns, strict=True)))

@@ -7,6 +7,7 @@ the front feet, as its code means it, and not for all four.
 
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -93,6 +94,9 @@ class Footstand(Task):
 
     def model(self) -> mujoco.MjModel:
         return self.legged.model
+
+    def dressed(self, meshes: Path) -> mujoco.MjModel:
+        return self.legged.dressed(meshes)
 
     def reset(self, key: Key, context: tuple[()]) -> Start:
         place_key, turn_key, jolt_key, draw_key = jax.random.split(key, 4)

@@ -6,6 +6,7 @@ arXiv:2502.08844); actions move the joints from where they are measured to be.
 
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -103,6 +104,9 @@ class Getup(Task):
 
     def model(self) -> mujoco.MjModel:
         return self.legged.model
+
+    def dressed(self, meshes: Path) -> mujoco.MjModel:
+        return self.legged.dressed(meshes)
 
     def reset(self, key: Key, context: tuple[()]) -> Start:
         drop_key, turn_key, pose_key, jolt_key, draw_key = jax.random.split(key, 5)

@@ -7,6 +7,7 @@ one before.  With `measured` the policy sees only what the robot measures.
 
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import jax
@@ -116,6 +117,9 @@ class Joystick(Task):
 
     def model(self) -> mujoco.MjModel:
         return self.legged.model
+
+    def dressed(self, meshes: Path) -> mujoco.MjModel:
+        return self.legged.dressed(meshes)
 
     def context(self) -> Context:
         return Context(jnp.int32(self.level), jnp.float32(1))

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 import mujoco
 import numpy as np
 
-from envs.locomotion import quadruped
+from envs.locomotion import looks, quadruped
 from envs.locomotion.go1 import GO1
 from envs.locomotion.go2 import GO2
 from envs.locomotion.quadruped import (
@@ -32,8 +33,6 @@ Channel = tuple[str, str, float, float]  # of a command: name, unit, least, most
 CONTROL_DT = 0.02  # s
 HORIZON = 1000  # control steps
 FRICTION = 0.6  # of the ground
-HAZE = (0.36, 0.42, 0.5, 1)  # where the endless ground meets the sky
-TRUNK, LEG, FOOT = (0.8, 0.82, 0.85, 1), (0.45, 0.47, 0.5, 1), (0.95, 0.55, 0.15, 1)  # colours
 # What a robot may measure besides its joints and `gyro`, and what none does.
 IMU = ("orientation", "up", "velocity", "linvel", "angvel", "upright", "position", "accelerometer")
 FIELDS = ("actuator_force",)
@@ -73,9 +72,15 @@ class Legged:
 
     @cached_property
     def model(self) -> mujoco.MjModel:
+        return self.dressed(None)
+
+    def dressed(self, meshes: Path | None) -> mujoco.MjModel:
+        """The model as it looks with `meshes`: it moves as it does without."""
         spec = self.robot.spec()
         bits = quadruped.FEET | (quadruped.BODY if self.touching == "all" else 0)
-        add_looks(spec)
+        looks.add(spec)
+        if meshes:
+            looks.dress(spec, meshes)
         self.terrain.put(spec, bits, FRICTION)
         model = spec.compile()
         model.opt.timestep = self.timestep
@@ -207,32 +212,3 @@ def blank_memory(frames: int, size: int) -> Memory:
 
 def within(action: Array) -> Array:
     return jnp.clip(action, -1, 1)
-
-
-def add_looks(spec: mujoco.MjSpec) -> None:
-    """A sky, a chequered ground, a light, and a camera that goes with the robot."""
-    sideways, upward = (0.8575, -0.5145, 0.0), (0.1669, 0.2782, 0.9459)  # of its picture
-    camera = spec.body("trunk").add_camera(name="beside", pos=(-0.72, -1.2, 0.48))
-    camera.mode = mujoco.mjtCamLight.mjCAMLIGHT_TRACK
-    camera.alt.xyaxes = (*sideways, *upward)
-    camera.alt.type = mujoco.mjtOrientation.mjORIENTATION_XYAXES
-    spec.visual.rgba.haze = HAZE
-    for geom in spec.geoms:
-        geom.rgba = LEG if "_" in geom.name else FOOT
-        if geom.name.startswith("trunk"):
-            geom.rgba = TRUNK
-    texture = mujoco.mjtTexture
-    spec.add_texture(
-        name="sky", type=texture.mjTEXTURE_SKYBOX, builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
-        rgb1=HAZE[:3], rgb2=(0.1, 0.15, 0.2), width=256, height=256,
-    )  # fmt: skip
-    spec.add_texture(
-        name="ground", type=texture.mjTEXTURE_2D, builtin=mujoco.mjtBuiltin.mjBUILTIN_CHECKER,
-        rgb1=(0.25, 0.3, 0.35), rgb2=(0.3, 0.36, 0.42), width=256, height=256,
-    )  # fmt: skip
-    names = [""] * mujoco.mjtTextureRole.mjNTEXROLE
-    names[mujoco.mjtTextureRole.mjTEXROLE_RGB] = "ground"
-    spec.add_material(name="ground", textures=names, texrepeat=(2, 2), texuniform=True)
-    spec.worldbody.add_light(
-        pos=(0, 0, 4), dir=(0, 0, -1), type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL
-    )
