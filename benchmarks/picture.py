@@ -1,63 +1,64 @@
-"""The picture of a run for a page: moments of its episode above its learning curve.
+"""The picture of a drive for a page: moments of it above the commands and what came of them.
 
-python -m benchmarks.picture runs/demo --to docs/demo.png
+python -m benchmarks.picture benchmarks/policies/go2-joystick-flat --to docs/demo.png
 """
 
-import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import jax
+import mujoco
 import numpy as np
 import tyro
 from matplotlib.figure import Figure
 
+from benchmarks.process import guard
 from envs import render
-from experiments import play
-from rl import runs
+from experiments import drive
+from experiments.deploy import artefact_of
+from rl import artefact, runs
 
 
 @dataclass(frozen=True)
 class Args:
     run: tyro.conf.Positional[Path]  # a run's directory
     to: Path = Path("picture.png")
-    first: int = 300  # control step of the first moment
-    every: int = 2  # control steps between two
-    moments: int = 5
-
-
-def moments(args: Args) -> np.ndarray:
-    """Pictures [moments, height, width, 3] from an episode of the run's first policy."""
-    env, policy, params = play.load(args.run)
-    poses, _ = play.episode(env, policy, params, jax.random.key(0))
-    shown = poses[args.first :: args.every][: args.moments]
-    if len(shown) < args.moments:
-        raise ValueError(f"The episode has {len(poses)} steps: lower --first, --every, --moments.")
-    return render.frames(env.task.model(), shown)
+    first: float = 3.0  # s, of the first moment
+    every: float = 4.0  # s between two
+    moments: int = 4
 
 
 def main(args: Args) -> None:
-    rows = [row for row in runs.read_metrics(args.run) if "episode_return" in row]
-    figure = Figure(figsize=(9, 3.8), layout="constrained")
-    grid = figure.add_gridspec(2, args.moments, height_ratios=(1, 1.9))
-    for column, picture in enumerate(moments(args)):
+    found = artefact.read(artefact_of(args.run, runs.read_manifest(args.run)["seeds"][0]))
+    with tempfile.TemporaryDirectory() as folder:
+        drive.main(drive.Args(args.run, video=False, out=Path(folder)))
+        log = dict(np.load(Path(folder) / "drive.npz"))
+    dt, achieved = found.spec.control_dt, drive.velocities(log["qpos"], log["qvel"])
+    shown = [round((args.first + i * args.every) / dt) for i in range(args.moments)]
+    if max(shown) >= len(achieved):
+        raise ValueError(f"The drive has {len(achieved) * dt:.0f} s: lower --first or --every.")
+    model = mujoco.MjModel.from_binary_path("m.mjb", {"m.mjb": found.model})
+    figure = Figure(figsize=(9, 4.6), layout="constrained")
+    grid = figure.add_gridspec(4, args.moments, height_ratios=(3, 1, 1, 1))
+    for column, picture in enumerate(render.frames(model, log["qpos"][shown])):
         axes = figure.add_subplot(grid[0, column])
         axes.imshow(picture)
+        axes.set_title(f"{shown[column] * dt:.0f} s", fontsize=9)
         axes.axis("off")
-    axes = figure.add_subplot(grid[1, :])
-    steps, seconds = (np.array([row[name] for row in rows]) for name in ("step", "wall_s"))
-    axes.plot(steps / 1e6, [np.mean(row["episode_return"]) for row in rows])
-    axes.set(xlabel="million environment steps", ylabel="episode return")
-    axes.grid(alpha=0.3)
-    rate = steps[-1] / 1e6 / seconds[-1]  # million steps/s
-    clock = axes.secondary_xaxis("top", functions=(lambda x: x / rate, lambda x: x * rate))
-    clock.set_xlabel("seconds")
+    t = dt * np.arange(len(achieved))
+    for row, channel in enumerate(found.spec.command):
+        axes = figure.add_subplot(grid[1 + row, :])
+        axes.plot(t, achieved[:, row], lw=0.8, label="achieved")
+        axes.step(t, log["command"][:, row], where="post", color="k", lw=1, label="commanded")
+        axes.set_ylabel(f"{channel.name}\n{channel.unit}", fontsize=8)
+        axes.grid(alpha=0.3)
+        axes.tick_params(labelsize=8, labelbottom=row == len(found.spec.command) - 1)
+        if not row:
+            axes.legend(loc="upper right", ncols=2, fontsize=8)
+    figure.supxlabel("s", fontsize=8)
     figure.savefig(args.to, dpi=100)
     print(args.to)
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args))
-    except (ValueError, FileNotFoundError, render.CannotRender) as error:
-        sys.exit(f"error: {error}")
+    guard(lambda: main(tyro.cli(Args)))
