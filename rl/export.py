@@ -62,8 +62,7 @@ class Exporter:
         example = (*map(jax.tree.leaves, trees), np.zeros(len(spec.command), np.float32))
         shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(jnp.shape(x), x.dtype), example)
         with jax.default_matmul_precision("highest"):
-            jitted = jax.jit(flat)
-            self.compiled = export.export(jitted, platforms=PLATFORMS)(*shapes).serialize()
+            self.compiled = _compiled(flat, shapes)
             self.program = _recorded(flat, shapes)
             self._run = jax.jit(self._golden(flat))
 
@@ -77,7 +76,7 @@ class Exporter:
         return Artefact(
             spec=self.spec,
             program=self.program,
-            compiled=bytes(self.compiled),
+            compiled=self.compiled,
             params=leaves,
             carry=self.carry,
             model=self.model,
@@ -97,6 +96,17 @@ class Exporter:
             return jax.lax.scan(tick, list(carry), stream)[1]
 
         return run
+
+
+def _compiled(flat: Callable[..., list[Array]], shapes: tuple[Any, ...]) -> bytes:
+    """StableHLO that names no folder of this machine."""
+    sources = "jax_hlo_source_file_canonicalization_regex"
+    before = getattr(jax.config, sources)
+    jax.config.update(sources, ".*")
+    try:
+        return bytes(export.export(jax.jit(flat), platforms=PLATFORMS)(*shapes).serialize())
+    finally:
+        jax.config.update(sources, before)
 
 
 def _recorded(flat: Callable[..., list[Array]], shapes: Any) -> Program | str:

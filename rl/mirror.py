@@ -8,6 +8,7 @@ M being the mirror.  Learning from a step then is learning from its image as wel
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from rl.types import Array, PyTree
@@ -20,7 +21,7 @@ class Flip(NamedTuple):
     sign: np.ndarray  # [n]
 
     def __call__(self, x: Array) -> Array:
-        return x[..., self.index] * self.sign
+        return jnp.take(x, self.index, axis=-1, mode="clip") * self.sign
 
 
 class Mirror(NamedTuple):

@@ -101,11 +101,14 @@ def record(f: Callable[..., Any], *example: Any) -> Program:
 
 def _plain(equation: Any, ins: list[Operand], outs: list[int]) -> Equation:
     """`equation` with settings that JSON can hold."""
-    name = str(equation.primitive)
-    if name == "dot_general" and equation.params["dimension_numbers"][1][0]:
+    name, params = str(equation.primitive), equation.params
+    if name == "dot_general" and params["dimension_numbers"][1][0]:
         name = "dot_general of batches"
     dtype = str(equation.outvars[0].aval.dtype)
-    settings = {n: _data(x) for n, x in equation.params.items() if n in SETTINGS}
+    settings = {n: _data(x) for n, x in params.items() if n in SETTINGS}
+    vector = name == "gather" and (len(ins), params["slice_sizes"]) == (2, (1,))
+    if vector and equation.outvars[0].aval.ndim == 1 and "FILL" not in str(params["mode"]):
+        name, settings = "take", {}
     return Equation(name, tuple(ins), tuple(outs), dtype, settings)
 
 
@@ -232,6 +235,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "sqrt": np.sqrt,
     "square": np.square,
     "stack": lambda *xs, axis: np.stack(xs, axis),
+    "take": lambda x, at: np.take(x, at[:, 0], mode="clip"),
     "squeeze": lambda x, dimensions: np.squeeze(x, tuple(dimensions)),
     "stop_gradient": lambda x: x,
     "sub": np.subtract,

@@ -105,6 +105,12 @@ def test_golden_vectors_are_what_its_worlds_were_told(runtime: Any) -> None:
     np.testing.assert_allclose(got, golden.targets, rtol=0, atol=1e-6)
 
 
+def test_it_names_no_folder_of_the_machine_it_was_made_on() -> None:
+    folder = str(Path(__file__).parent.parent).encode()
+    assert folder not in written().compiled
+    assert b".py" not in written().compiled
+
+
 def test_the_spec_is_the_robots() -> None:
     spec, legged = written().spec, trained()[0].task.legged
     assert [s.name for s in spec.sensors] == [*SENSORS]

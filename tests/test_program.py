@@ -110,6 +110,7 @@ ARRAYS = {
         jnp.roll(x, 2), jnp.roll(y, -1), jnp.flip(x), x.reshape(2, 3).T, jnp.flip(y.reshape(3, 2)),
         jnp.moveaxis(x.reshape(1, 2, 3), -1, 0), jnp.squeeze(y[None]), jnp.broadcast_to(x, (2, 6)),
     ),
+    "taken": lambda x, y: (x[np.array([2, 5, -1])], jnp.take(y, x.astype(int), mode="clip")),
     "made": lambda x, y: (x + jnp.arange(SIZE), jnp.eye(2) + x[0], jnp.zeros(3), jnp.float32(2.5),
                           lax.broadcasted_iota(jnp.int32, (2, 3), 1), jnp.nan, y, x),
     "products": lambda x, y: (
@@ -203,7 +204,7 @@ def test_a_wide_network_keeps_float32() -> None:
 
 UNKNOWN = {
     "sort": lambda x: jnp.sort(x),
-    "gather": lambda x: x[x.astype(jnp.int32)],
+    "gather": lambda x: jnp.take(x, x.astype(jnp.int32)),  # NaN where there is no such place
     "scatter": lambda x: x.at[2].set(1.0),
     "while": lambda x: lax.while_loop(lambda x: x.sum() < 10, lambda x: x + 1, x),
     "scan": lambda x: lax.fori_loop(0, 3, lambda i, x: x * 2, x),
