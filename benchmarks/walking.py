@@ -1,6 +1,7 @@
 """How well a run's policy walks: python -m benchmarks.walking runs/ppo
 
-Return, how far off its commands it is, and how often it falls, over many episodes at once.
+Return, how far off its commands it is, and how often it falls, over many episodes at once; and
+after how long its training had come to a return.
 """
 
 import json
@@ -34,6 +35,7 @@ class Args:
     ground: Literal["", "flat", "rough"] = ""  # the task's if empty
     level: int = -1  # of rough ground; -1: any
     timestep: float = 0.0  # s, of physics; 0: the task's
+    target: float = 20.0  # a return: when its training came to it
     name: str = ""  # of a row to write
     results: Path = ROOT / "benchmarks" / "results" / "walking.jsonl"
 
@@ -61,6 +63,7 @@ def main(args: Args) -> None:
         "velocity_error": rms(found.metrics["velocity_error2"], found.lengths),  # m/s
         "turn_error": rms(found.metrics["turn_error2"], found.lengths),  # rad/s
         "falls": float(fell.mean()),
+        "reached": reached(args.run, args.target),
     }
     print(json.dumps(facts))
     if args.name:
@@ -75,6 +78,14 @@ def changed(task: Joystick, args: Args) -> Joystick:
     return replace(
         task, level=args.level, pushes=pushes, **{name: x for name, x in told.items() if x}
     )
+
+
+def reached(run: Path, target: float) -> dict[str, float] | None:
+    """The first of a run's evaluations, as it trained, with such a return or more."""
+    for row in runs.read_rows(run / "evals.jsonl") if (run / "evals.jsonl").exists() else []:
+        if np.mean(row["eval_return"]) >= target:
+            return {"return": target, "step": row["step"], "wall_s": row["wall_s"]}
+    return None
 
 
 def rms(squares: np.ndarray, lengths: np.ndarray) -> float:
