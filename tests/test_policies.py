@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments import drive, play
+from experiments import cli, drive, play, ppo, walk
 from rl import runs
 
 POLICIES = Path(__file__).parent.parent / "benchmarks" / "policies"
@@ -31,3 +31,11 @@ def test_the_walker_follows_its_joystick_through_the_bridge(tmp_path: Path) -> N
     np.testing.assert_allclose(did[250:350].mean(0), [0, 0, -0.8], atol=0.25)
     assert (log["qpos"][:, 2] > 0.2).all()
     assert (tmp_path / "drive.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.slow
+def test_a_go1_learns_to_walk(tmp_path: Path) -> None:
+    words = ["--env", "go1-joystick-flat", "--env.curriculum-on", "--steps", "2500000"]
+    words += ["--evals", "0", "--no-video", "--out", str(tmp_path / "run")]
+    ppo.main(cli.parse(walk.Args, words))
+    assert np.mean(runs.read_manifest(tmp_path / "run")["eval_returns"]) > 18  # who stands: 15
