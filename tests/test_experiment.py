@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,15 +59,15 @@ def test_the_saved_policy_plays_as_it_was_judged(
 
 
 @pytest.mark.parametrize(
-    ("experiment", "words"),
+    ("experiment", "alone", "words"),
     [
-        (ppo, ["--steps", "1024"]),
-        (sac, ["--env", "InvertedPendulum-v5", "--no-video", "--steps", "3000", "--num-envs", "4",
-               "--learning-starts", "500", "--buffer-size", "5000", "--agent.hidden", "32"]),
+        (ppo, range(3, 8), ["--steps", "1024"]),
+        (sac, (3, 7), ["--env", "InvertedPendulum-v5", "--no-video", "--steps", "3000", "--num-envs",
+                       "4", "--learning-starts", "500", "--buffer-size", "5000"]),
     ],
 )  # fmt: skip
 def test_five_seeds_together_are_the_runs_alone_to_the_last_bit(
-    experiment: Any, words: list[str], tmp_path: Path
+    experiment: Any, alone: Sequence[int], words: list[str], tmp_path: Path
 ) -> None:
     def run(name: str, *more: str) -> Path:
         words_here = [*(SMALL if experiment is ppo else []), *words, *more]
@@ -74,9 +75,9 @@ def test_five_seeds_together_are_the_runs_alone_to_the_last_bit(
         return tmp_path / name
 
     together = run("together", "--seeds", "5", "--seed", "3")
-    for seed in range(3, 8):
-        alone, name = run(f"alone-{seed}", "--seed", str(seed)), f"policy-{seed}.safetensors"
-        assert (together / name).read_bytes() == (alone / name).read_bytes()
+    for seed in alone:
+        one, name = run(f"alone-{seed}", "--seed", str(seed)), f"policy-{seed}.safetensors"
+        assert (together / name).read_bytes() == (one / name).read_bytes()
     assert len(list(together.glob("policy-*"))) == 5
 
 
