@@ -63,7 +63,7 @@ def test_the_saved_policy_plays_as_it_was_judged(
     [
         (ppo, range(3, 8), ["--steps", "1024"]),
         (sac, (3, 7), [*SMALL[:2], "--no-video", "--steps", "3000", "--num-envs", "4",
-                       "--learning-starts", "500", "--agent.hidden", "32"]),
+                       "--learning-starts", "500", "--buffer-size", "5000", "--agent.hidden", "32"]),
     ],
 )  # fmt: skip
 def test_five_seeds_together_are_the_runs_alone_to_the_last_bit(
