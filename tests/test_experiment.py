@@ -62,8 +62,8 @@ def test_the_saved_policy_plays_as_it_was_judged(
     ("experiment", "alone", "words"),
     [
         (ppo, range(3, 8), ["--steps", "1024"]),
-        (sac, (3, 7), [*SMALL[:2], "--no-video", "--steps", "3000", "--num-envs", "4",
-                       "--learning-starts", "500", "--buffer-size", "5000", "--agent.hidden", "32"]),
+        (sac, (3, 7), [*SMALL[:3], "4", "--no-video", "--steps", "3000", "--agent.hidden", "32",
+                       "--learning-starts", "500", "--buffer-size", "5000"]),
     ],
 )  # fmt: skip
 def test_five_seeds_together_are_the_runs_alone_to_the_last_bit(
