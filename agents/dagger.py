@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 
 from rl import norm
-from rl.nets import apply, flatten, tanh_mlp
+from rl.nets import MLP, apply, flatten, tanh_mlp
 from rl.policy import Policy, memoryless
 from rl.train import Trainable, descend, sound, trainable
 from rl.types import Array, Key, Metrics, Obs, Params, Transition, view
@@ -46,6 +46,9 @@ class DAgger:
             max_grad_norm=(self.max_grad_norm > 0, "a number above 0"),
         )
 
+    def actor(self, action_dim: int) -> MLP:
+        return tanh_mlp((*self.hidden, action_dim), out_gain=0.01)
+
     @property
     def tx(self) -> optax.GradientTransformation:
         return optax.chain(optax.clip_by_global_norm(self.max_grad_norm), optax.adam(self.lr))
@@ -53,16 +56,15 @@ class DAgger:
     def init(self, key: Key, obs: Obs, action: Array) -> State:
         """State for one example of `obs` and `action` [A]."""
         seen = flatten(view(obs, "policy"))
-        net = tanh_mlp((*self.hidden, action.shape[-1]), out_gain=0.01)
-        return State(trainable(net.init(key, seen), self.tx), norm.init(seen))
+        params = self.actor(action.shape[-1]).init(key, seen)
+        return State(trainable(params, self.tx), norm.init(seen))
 
     def policy(self, explore: bool, action_dim: int) -> Policy:
         """The policy of `deploy`'s parameters; it explores by its own mistakes."""
 
         def act(params: Params, obs: Obs, key: Key) -> tuple[Array, tuple[()]]:
             seen = norm.normalise(params["obs"], flatten(view(obs, "policy")))
-            net = tanh_mlp((*self.hidden, action_dim), out_gain=0.01)
-            return apply(net, params["actor"], seen), ()
+            return apply(self.actor(action_dim), params["actor"], seen), ()
 
         return memoryless(act)
 
@@ -72,8 +74,8 @@ class DAgger:
 
     def loss(self, params: Params, obs: Array, wanted: Array) -> tuple[Array, Metrics]:
         """Mean squared error to the teacher's actions `wanted` [B, A]; `obs` is normalised."""
-        net = tanh_mlp((*self.hidden, wanted.shape[-1]), out_gain=0.01)
-        error = jnp.mean((apply(net, params, obs) - wanted) ** 2)
+        actor = self.actor(wanted.shape[-1])
+        error = jnp.mean((apply(actor, params, obs) - wanted) ** 2)
         return error, {"imitation_loss": error}
 
     def update(self, state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:

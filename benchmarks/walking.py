@@ -20,7 +20,7 @@ from envs.locomotion.joystick import Joystick
 from envs.locomotion.push import Pushes
 from envs.locomotion.sim_to_real import KICKS
 from experiments import play
-from rl import rollout, runs
+from rl import runs
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,7 @@ def main(args: Args) -> None:
         raise Failed(f"{args.run} is no run of a joystick task.")
     task = changed(env.task, args)
     env = envs.simulate(task, args.physics)
-    key = jax.random.key(play.EVAL_SEED)
-    judged = jax.jit(lambda params: rollout.evaluate(env, policy, params, key, args.episodes))
+    judged = jax.jit(lambda params: play.judged(env, policy, params, args.episodes))
     found = jax.device_get(judged(params))
     fell = found.lengths < env.horizon
     facts = {

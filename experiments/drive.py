@@ -59,9 +59,11 @@ def main(args: Args) -> None:
     out = args.out or path.parent
     out.mkdir(parents=True, exist_ok=True)
     script = args.script or tour(out / "drive.csv", len(found.spec.command))
+    model = mujoco.MjModel.from_binary_path("m.mjb", {"m.mjb": found.model})
+    if args.meshes:  # whose faults are better told before it drives
+        model = play.looks(envs.make_task(found.spec.name), args.meshes)
     together(path, script, out / "drive.npz", args)
     log = dict(np.load(out / "drive.npz"))
-    model = mujoco.MjModel.from_binary_path("m.mjb", {"m.mjb": found.model})
     achieved = velocities(log["qpos"], log["qvel"])
     off = np.sqrt(np.mean((achieved - log["command"]) ** 2, 0))
     print(f"plot     {plot(out / 'drive.png', found, log, achieved)}")
@@ -69,8 +71,6 @@ def main(args: Args) -> None:
         f"{x:.2f} {c.unit} {c.name}" for x, c in zip(off, found.spec.command, strict=True)
     ))  # fmt: skip
     if args.video:
-        if args.meshes:
-            model = play.looks(envs.make_task(found.spec.name), args.meshes)
         captions = [caption(found, *row) for row in zip(log["command"], achieved, strict=True)]
         try:
             dt = found.spec.control_dt

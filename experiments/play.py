@@ -26,6 +26,7 @@ from envs.simulation import Simulation
 from envs.task import Task
 from experiments import cli
 from rl import checkpoint, manifest, record, rollout, runs
+from rl.env import Env
 from rl.heads import C51, MSE, HLGauss
 from rl.policy import Policy
 from rl.types import Key, Params
@@ -116,11 +117,14 @@ def film(run: Path, seed: int | None, meshes: Path | None = None) -> None:
         print(f"no video: {error}")
 
 
+def judged(env: Env, policy: Policy, params: Params, episodes: int) -> rollout.Episodes:
+    """Episodes [episodes] from the starts that every policy is judged on."""
+    return rollout.evaluate(env, policy, params, jax.random.key(EVAL_SEED), episodes)
+
+
 def judge(env: Simulation, policy: Policy, params: Params, episodes: int) -> np.ndarray:
-    """Return of each episode [episodes] from the starts that every policy is judged on."""
-    key = jax.random.key(EVAL_SEED)
-    judged = jax.jit(lambda params: rollout.evaluate(env, policy, params, key, episodes).returns)
-    return np.asarray(judged(params))
+    """Their returns [episodes]."""
+    return np.asarray(jax.jit(lambda params: judged(env, policy, params, episodes).returns)(params))
 
 
 def conclude(log: record.Record, episodes: int, video: bool) -> None:

@@ -136,12 +136,6 @@ def plan(args: Args) -> tuple[int, int]:
     return -(-total // each), each
 
 
-def evaluate(args: Args, env: Env, agent: PyTree) -> rollout.Episodes:
-    """Episodes [eval_episodes] of the mode, from the starts that every policy is judged on."""
-    policy, params = args.agent.policy(False, env.action_dim), args.agent.deploy(agent)
-    return rollout.evaluate(env, policy, params, jax.random.key(play.EVAL_SEED), args.eval_episodes)
-
-
 def main(args: Args) -> None:
     cli.use_threads(args.threads)
     env = envs.simulate(args.env, args.physics, threads=args.threads)
@@ -168,7 +162,8 @@ def learn(args: Args, env: Simulation, log: record.Record) -> None:
     log.save(jax.device_get(args.agent.deploy(run.agent)))
     train = cli.over_seeds(lambda run: phase(args, env, run))
     train = jax.jit(train, donate_argnums=0).lower(run).compile()
-    judge = cli.over_seeds(lambda agent: evaluate(args, env, agent))
+    mode, deploy = args.agent.policy(False, env.action_dim), args.agent.deploy
+    judge = cli.over_seeds(lambda x: play.judged(env, mode, deploy(x), args.eval_episodes))
     judge = args.evals and jax.jit(judge).lower(run.agent).compile()
     log.spent("compile")
     with Stop() as stop:
