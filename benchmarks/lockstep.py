@@ -20,6 +20,7 @@ import envs
 from benchmarks import rows
 from benchmarks.process import ROOT, Failed, guard
 from envs.locomotion.joystick import Joystick
+from envs.physics.native import KEPT
 from envs.simulation import Simulation
 from experiments import play
 from experiments.deploy import artefact_of
@@ -100,7 +101,7 @@ def states(model: mujoco.MjModel, rows: np.ndarray) -> tuple[np.ndarray, np.ndar
     """qpos [E, nq] and qvel [E, nv] of rows [E, S, 2] of native physics."""
     data, found = mujoco.MjData(model), []
     for row in np.ascontiguousarray(rows).reshape(len(rows), -1).view(np.float64):
-        mujoco.mj_setState(model, data, row, mujoco.mjtState.mjSTATE_INTEGRATION)
+        mujoco.mj_setState(model, data, row, KEPT)
         found.append((data.qpos.copy(), data.qvel.copy()))
     qpos, qvel = map(np.stack, zip(*found, strict=True))
     return qpos, qvel

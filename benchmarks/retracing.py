@@ -81,14 +81,15 @@ def bare(env: Simulation, first: np.ndarray, targets: Any, rows: Any, ended: Any
     assert isinstance(env.physics, Native)
     batch = Batch(env.task.model(), len(first), env.physics.threads)
     again = [np.flatnonzero(now) for now in ended]
+    kept = batch.state[:, : first.shape[1]]  # a quadruped's rows lack only what comes last
 
     def path(state: Any, key: Key) -> tuple[Any, ...]:
-        batch.state[:] = first
+        kept[:] = first
         for t in range(LENGTH):
             batch.bind("ctrl")[:] = targets[t]
             batch.step(nstep=env.task.spec.substeps)
             if len(again[t]):
-                batch.state[again[t]] = rows[t][again[t]]
+                kept[again[t]] = rows[t][again[t]]
         return (batch.state.copy(),)
 
     return path

@@ -76,7 +76,7 @@ class Painter:
         view.offwidth = max(view.offwidth, camera.width)
         return mujoco.Renderer(self.model, camera.height, camera.width)
 
-    def paint(self, state: np.ndarray, part: mujoco.mjtState) -> np.ndarray:
+    def paint(self, state: np.ndarray, part: int) -> np.ndarray:
         """Picture [height, width, 3] uint8 of one state vector, of which `part` says what it is."""
         mujoco.mj_setState(self.model, self.data, state, part)
         mujoco.mj_forward(self.model, self.data)
@@ -85,10 +85,13 @@ class Painter:
 
 
 class Cameras:
-    """The declared cameras of a task, as readings rendered on the host by one thread."""
+    """The declared cameras of a task, as readings rendered on the host by one thread.
 
-    def __init__(self, model: mujoco.MjModel, cameras: tuple[Camera, ...]) -> None:
-        self.model, self.cameras = model, cameras
+    `part` is which of mjtState a row is made of.
+    """
+
+    def __init__(self, model: mujoco.MjModel, cameras: tuple[Camera, ...], part: int) -> None:
+        self.model, self.cameras, self.part = model, cameras, part
 
     def blank(self) -> Readings:
         return {c.name: jnp.zeros((c.height, c.width, 3), jnp.uint8) for c in self.cameras}
@@ -108,9 +111,7 @@ class Cameras:
 
     def _draw(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         return {
-            painter.camera.name: np.stack(
-                [painter.paint(row, mujoco.mjtState.mjSTATE_INTEGRATION) for row in rows]
-            )
+            painter.camera.name: np.stack([painter.paint(row, self.part) for row in rows])
             for painter in self._painters
         }
 

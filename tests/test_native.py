@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 import envs
 from envs.gym_mujoco.half_cheetah import HalfCheetah
-from envs.physics.native import CONSTANTS, MAX_BATCHES, Native
+from envs.physics.native import CONSTANTS, KEPT, MAX_BATCHES, Native
 
-INTEGRATION = mujoco.mjtState.mjSTATE_INTEGRATION
 TASKS = ["Ant-v5", "HalfCheetah-v5", "HumanoidStandup-v5", "InvertedDoublePendulum-v5"]
 KINDS = ("nominal", "heavy")
 
@@ -65,7 +64,7 @@ def actions(length, count, seed=0, size=6):
 
 
 def rows(data):
-    """The integration states [..., S] float64 of physics data."""
+    """The states by KEPT [..., S] float64 of physics data."""
     words = np.ascontiguousarray(data.row)
     return words.reshape(*words.shape[:-2], -1).view(np.float64)
 
@@ -90,7 +89,7 @@ def world(tree, i):
 
 
 def plain_loop(model, substeps, qpos, qvel, ctrl):
-    """The integration states [T + 1, S] of one MjData under `ctrl` [T, A]."""
+    """The states by KEPT [T + 1, S] of one MjData under `ctrl` [T, A]."""
     data, seen = mujoco.MjData(model), []
     data.qpos[:], data.qvel[:] = qpos, qvel
     mujoco.mj_forward(model, data)
@@ -98,8 +97,8 @@ def plain_loop(model, substeps, qpos, qvel, ctrl):
         if now is not None:
             data.ctrl[:] = now
             mujoco.mj_step(model, data, nstep=substeps)
-        seen.append(np.empty(mujoco.mj_stateSize(model, INTEGRATION)))
-        mujoco.mj_getState(model, data, seen[-1], INTEGRATION)
+        seen.append(np.empty(mujoco.mj_stateSize(model, KEPT)))
+        mujoco.mj_getState(model, data, seen[-1], KEPT)
     return np.stack(seen)
 
 
@@ -146,7 +145,7 @@ def test_current_readings_belong_to_the_state_and_lagged_ones_to_the_substep_bef
         state, reads = states_of(physics, start, ctrl)
         seen[derived] = reads["site_xpos"]
     for t, i in np.ndindex(7, 3):
-        mujoco.mj_setState(model, data, state[t, i], INTEGRATION)
+        mujoco.mj_setState(model, data, state[t, i], KEPT)
         mujoco.mj_forward(model, data)
         np.testing.assert_array_equal(seen["current"][t, i], data.site_xpos.astype(np.float32))
     assert (seen["lagged"][0] == seen["current"][0]).all()  # a reset is fresh in either

@@ -1,6 +1,6 @@
 """Native MuJoCo on CPU threads behind one host callback for all worlds of all nested vmaps.
 
-Stateless to its callers: a world is its mjSTATE_INTEGRATION row, float64 carried as pairs of
+Stateless to its callers: a world is a row of what `KEPT` names, float64 carried as pairs of
 uint32, and every call writes the rows and every randomised model field of its worlds before
 it runs.  The result equals a plain MuJoCo loop to the last bit.
 """
@@ -23,8 +23,12 @@ from envs.render import Cameras
 from envs.task import ParamsByField, Readings, TaskSpec
 from rl.types import Array
 
+State = mujoco.mjtState
 NOT_COMPUTED = mujoco.mjtStage.mjSTAGE_NONE.value
 POSITION_AND_VELOCITY = mujoco.mjtStage.mjSTAGE_VEL.value
+# Every step is given targets and forces anew (zero if none); a world is the rest of its state.
+GIVEN = sum(getattr(State, f"mjSTATE_{x}").value for x in ("CTRL", "QFRC_APPLIED", "XFRC_APPLIED"))
+KEPT = State.mjSTATE_INTEGRATION.value & ~GIVEN
 BAD = "QPOS", "QVEL", "QACC", "CTRL"
 FATAL = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{field}")) for field in BAD]
 # What mj_setConst derives from the fields a task may randomise.
@@ -37,7 +41,7 @@ MAX_BATCHES = 8  # kept per physics: training, evaluation, reset, and some to sp
 
 
 class Data(NamedTuple):
-    row: Array  # [S, 2] uint32: the integration state, each float64 as two words
+    row: Array  # [S, 2] uint32: the state by KEPT, each float64 as two words
     reads: Readings
     failed: Array  # [] bool
 
@@ -50,8 +54,10 @@ class Native:
     def __init__(self, model: mujoco.MjModel, spec: TaskSpec, threads: int = 0) -> None:
         self.model, self.spec = model, spec
         self.threads = threads or int(os.environ.get("NPROC", len(os.sched_getaffinity(0))))
-        self.size = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_INTEGRATION)
-        self.cameras = Cameras(model, spec.cameras)
+        self.size = mujoco.mj_stateSize(model, KEPT)
+        given = mujoco.mj_stateSize(model, State.mjSTATE_CTRL.value - 1)  # all the bits below
+        self._given = slice(given, given + mujoco.mj_stateSize(model, GIVEN))  # in a whole state
+        self.cameras = Cameras(model, spec.cameras, KEPT)
         self._scratch = data = mujoco.MjData(model)  # written whole before it is read
         self.layout = {name: (int(model.sensor(name).dim[0]),) for name in spec.sensors}
         self.layout |= {name: np.shape(getattr(data, name)) for name in spec.fields}
@@ -61,6 +67,7 @@ class Native:
         # MuJoCo leaves contact forces to who asks; Gymnasium asks after the whole step, so exact
         # parity needs each world's own MjData, and takes a tenth of the time of Ant's step.
         self.post_constraint = "cfrc_ext" in spec.fields
+        self._stage = POSITION_AND_VELOCITY if spec.derived == "current" else NOT_COMPUTED
         self._batches: OrderedDict[tuple, mjbatch.Batch] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -76,14 +83,12 @@ class Native:
     ) -> Data:  # fmt: skip
         first = {"qpos": qpos, "qvel": qvel} | ({} if ctrl is None else {"ctrl": ctrl})
         how = mask, first, params, jnp.int32(settle)
-        row, out, bad = self._call(self._reset, data.row, *how)
-        reads = self._see(out, row)
+        row, reads, bad = self._call(self._reset, data.row, *how)
         pick = lambda new, old: jnp.where(mask, new, old)  # noqa: E731
         return Data(row, jax.tree.map(pick, reads, data.reads), pick(bad, data.failed))
 
     def step(self, data: Data, inputs: dict[str, Array], params: ParamsByField) -> Data:
-        row, out, failed = self._call(self._step, data.row, inputs, params)
-        reads = self._see(out, row)
+        row, reads, failed = self._call(self._step, data.row, inputs, params)
         reads = jax.tree.map(lambda new, old: jnp.where(failed, old, new), reads, data.reads)
         return Data(row, reads, failed)
 
@@ -105,19 +110,15 @@ class Native:
             n: jax.ShapeDtypeStruct(np.shape(getattr(self.model, n)), jnp.float32)
             for n in self._derived(params)
         }
-        call, method = self._constants, "broadcast_all"
-        return dict(params) | jax.pure_callback(call, shapes, params, mask, vmap_method=method)
+        args = params, mask
+        derived = jax.pure_callback(self._constants, shapes, *args, vmap_method="broadcast_all")
+        return dict(params) | derived
 
-    def _call(self, host, row: Array, *args) -> tuple[Array, Array, Array]:
-        shapes = (
-            jax.ShapeDtypeStruct(row.shape, row.dtype),
-            jax.ShapeDtypeStruct((self.width,), jnp.float32),
-            jax.ShapeDtypeStruct((), jnp.bool),
-        )
-        return jax.pure_callback(host, shapes, row, *args, vmap_method="broadcast_all")
-
-    def _see(self, out: Array, row: Array) -> Readings:
-        return self._unpack(out) | self.cameras.render(row)
+    def _call(self, host, row: Array, *args) -> tuple[Array, Readings, Array]:
+        out = jax.ShapeDtypeStruct((self.width,), jnp.float32), jax.ShapeDtypeStruct((), jnp.bool)
+        shapes = jax.ShapeDtypeStruct(row.shape, row.dtype), *out
+        row, out, bad = jax.pure_callback(host, shapes, row, *args, vmap_method="broadcast_all")
+        return row, self._unpack(out) | self.cameras.render(row), bad
 
     def _unpack(self, out: Array) -> Readings:
         reads, start = {}, 0
@@ -135,11 +136,10 @@ class Native:
             batch = self._load(row, params)
             for name in inputs:
                 _fill(batch.bind(name), inputs[name])
-            stage = POSITION_AND_VELOCITY if self.spec.derived == "current" else NOT_COMPUTED
-            failed = _run(batch, lambda: batch.step(nstep=self.spec.substeps, stage=stage))
-            after = np.where(failed[:, None], row, batch.state)
+            failed = _run(batch, lambda: batch.step(nstep=self.spec.substeps, stage=self._stage))
+            row = np.where(failed[:, None], row, np.delete(batch.state, self._given, axis=1))
             out = self._gather(batch, slice(None), post_constraint=self.post_constraint)
-        return _words(after, lead), out.reshape(*lead, -1), failed.reshape(lead)
+        return _words(row, lead), out.reshape(*lead, -1), failed.reshape(lead)
 
     def _reset(self, row, mask, first, params, settle):
         lead, row = mask.shape, _rows(row, self.size).copy()
@@ -157,7 +157,7 @@ class Native:
                     failed[ids] = _run(batch, lambda: batch.step(ids, nstep=nstep))[ids]
                     batch.bind("time")[ids] = 0
                 failed[ids] |= _run(batch, lambda: batch.forward(ids))[ids]
-                row[ids] = batch.state[ids]
+                row[ids] = np.delete(batch.state, self._given, axis=1)[ids]
                 row[failed, 0] = np.nan  # no time: a start that is no good fails at its first step
                 out[ids] = self._gather(batch, ids, post_constraint=False)
                 out[failed] = np.nan_to_num(out[failed], posinf=0, neginf=0)
@@ -176,7 +176,9 @@ class Native:
     def _load(self, row: np.ndarray, params) -> mjbatch.Batch:
         """A batch whose every world is its row and its params, whatever ran in it before."""
         batch = self._batch(len(row), params)
-        batch.state[:] = row
+        first, last = self._given.start, self._given.stop
+        batch.state[:, :first], batch.state[:, last:] = row[:, :first], row[:, first:]
+        batch.state[:, self._given] = 0
         return batch
 
     def _derived(self, params) -> list[str]:
@@ -217,11 +219,10 @@ class Native:
     def _contact_forces(self, batch, worlds, post_constraint: bool) -> np.ndarray:
         """cfrc_ext of each world [worlds, nbody * 6]: zero until a step has been made."""
         out = np.zeros((len(worlds), self.model.nbody * 6))
-        if post_constraint:
-            for i, world in enumerate(worlds):
-                batch.get_data(world, self._scratch)
-                mujoco.mj_rnePostConstraint(self.model, self._scratch)
-                out[i] = self._scratch.cfrc_ext.ravel()
+        for i, world in enumerate(worlds if post_constraint else ()):
+            batch.get_data(world, self._scratch)
+            mujoco.mj_rnePostConstraint(self.model, self._scratch)
+            out[i] = self._scratch.cfrc_ext.ravel()
         return out
 
 
