@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from envs.disturb import Disturbance, Disturbed
-from envs.task import Physics, Readings, Start, Task, all_finite
+from envs.task import Physics, Readings, Start, Task
 from rl.env import Restarts, State
 from rl.types import Array, Key, Metrics, Obs, PyTree
 
@@ -89,7 +89,6 @@ class Simulation:
             targets, disturbed = self.disturbance.actuate(disturbed, targets)
         data = self.physics.step(sim.data, sim.inputs | {"ctrl": targets}, sim.params)
         raw, failed = self.physics.read(data), self.physics.failed(data)
-        failed |= ~all_finite(raw)
         reward, metrics = task.reward(before, raw, action, sim.command, sim.episode)
         terminated = task.terminated(raw, sim.episode) & ~failed
         command, episode, inputs = task.advance(advance_key, raw, action, sim.command, sim.episode)

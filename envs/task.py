@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
-import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
@@ -199,9 +198,3 @@ def displacement(before: Readings, after: Readings, field: str) -> Array:
     """
     rest = after[f"{field}.rest"] - before[f"{field}.rest"]
     return (after[field] - before[field]) + rest
-
-
-def all_finite(readings: Readings) -> Array:
-    """[] bool."""
-    leaves = [x for x in jax.tree.leaves(readings) if jnp.issubdtype(x.dtype, jnp.floating)]
-    return jnp.stack([jnp.isfinite(x).all() for x in leaves]).all()

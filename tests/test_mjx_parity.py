@@ -48,7 +48,8 @@ def recorded(task):
     seen = []
     for t in range(STATES // WORLDS * SPACING):
         if t % SPACING == 0:
-            seen.append((data.reads["qpos"], data.reads["qvel"]))
+            reads = native.read(data)
+            seen.append((reads["qpos"], reads["qvel"]))
         data = step(data, rng.uniform(low, high, (WORLDS, model.nu)).astype(np.float32))
     qpos, qvel = map(np.concatenate, zip(*seen, strict=True))
     return qpos, qvel, rng.uniform(low, high, (STATES, model.nu)).astype(np.float32)
@@ -63,7 +64,7 @@ def step_from(physics, options=None):
             data = data._replace(state=data.state | {"qpos": qpos, "qvel": qvel})
         else:
             data = physics.reset(data, jnp.bool(True), qpos, qvel, {})
-        return physics.step(data, {"ctrl": ctrl}, {}).reads
+        return physics.read(physics.step(data, {"ctrl": ctrl}, {}))
 
     return jax.jit(jax.vmap(run), compiler_options=options)
 

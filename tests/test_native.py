@@ -118,7 +118,7 @@ def states_of(physics, start, ctrl):
 
     first, rest = run(start, ctrl)
     data = jax.tree.map(lambda a, b: np.concatenate([a[None], b]), first, rest)
-    return rows(data), data.reads
+    return rows(data), physics.read(data)
 
 
 @pytest.mark.parametrize("derived", ["lagged", "current"])

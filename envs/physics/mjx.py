@@ -64,7 +64,9 @@ class MJX:
             self._put, self._blank = mjx.put_model(model), mjx.make_data(model)
 
     def blank(self) -> Data:
-        return Data(self._state(self._blank), self._native.blank().reads, jnp.bool(False))
+        return Data(
+            self._state(self._blank), self._native.read(self._native.blank()), jnp.bool(False)
+        )
 
     def reset(
         self, data: Data, mask: Array, qpos: Array, qvel: Array, params: ParamsByField,
@@ -86,13 +88,15 @@ class MJX:
         # TF32, an accelerator's default, is too coarse for dynamics.
         with jax.default_matmul_precision("highest"):
             d = self._steps(model, d, self.spec.substeps)
-            failed = ~_sound(d)
+            sound = _sound(d)
             if "cfrc_ext" in self.spec.fields:
                 d = mjx.rne_postconstraint(model, d)
             if self.spec.derived == "current":
                 d = mjx.sensor_pos(model, mjx.fwd_position(model, d))
                 d = mjx.sensor_vel(model, mjx.fwd_velocity(model, d))
-        after = Data(self._state(d), self._reads(d, contact_forces=True), failed)
+        reads = self._reads(d, contact_forces=True)
+        failed = ~(sound & jnp.stack([jnp.isfinite(x).all() for x in reads.values()]).all())
+        after = Data(self._state(d), reads, failed)
         kept = jax.tree.map(lambda new, old: jnp.where(failed, old, new), after, data)
         return kept._replace(failed=failed)
 

@@ -42,7 +42,8 @@ MAX_BATCHES = 8  # kept per physics: training, evaluation, reset, and some to sp
 
 class Data(NamedTuple):
     row: Array  # [S, 2] uint32: the state by KEPT, each float64 as two words
-    reads: Readings
+    out: Array  # [width] all that is read, in the order of `layout`
+    images: Readings
     failed: Array  # [] bool
 
 
@@ -75,25 +76,27 @@ class Native:
 
     def blank(self) -> Data:
         row = jnp.zeros((self.size, 2), jnp.uint32)
-        return Data(row, self._unpack(jnp.zeros(self.width)), jnp.bool(False))
+        return Data(row, jnp.zeros(self.width), self.cameras.blank(), jnp.bool(False))
 
     def reset(
         self, data: Data, mask: Array, qpos: Array, qvel: Array, params: ParamsByField,
         settle: int = 0, ctrl: Array | None = None,
     ) -> Data:  # fmt: skip
         first = {"qpos": qpos, "qvel": qvel} | ({} if ctrl is None else {"ctrl": ctrl})
-        how = mask, first, params, jnp.int32(settle)
-        row, reads, bad = self._call(self._reset, data.row, *how)
-        pick = lambda new, old: jnp.where(mask, new, old)  # noqa: E731
-        return Data(row, jax.tree.map(pick, reads, data.reads), pick(bad, data.failed))
+        fresh = self._call(self._reset, data.row, mask, first, params, jnp.int32(settle))
+        return jax.tree.map(lambda new, old: jnp.where(mask, new, old), fresh, data)
 
     def step(self, data: Data, inputs: dict[str, Array], params: ParamsByField) -> Data:
-        row, reads, failed = self._call(self._step, data.row, inputs, params)
-        reads = jax.tree.map(lambda new, old: jnp.where(failed, old, new), reads, data.reads)
-        return Data(row, reads, failed)
+        new = self._call(self._step, data.row, inputs, params)
+        return new._replace(out=jnp.where(new.failed, data.out, new.out))
 
     def read(self, data: Data) -> Readings:
-        return data.reads
+        reads, start = {}, 0
+        for name, shape in self.layout.items():
+            size = math.prod(shape)
+            reads[name] = data.out[..., start : start + size].reshape(*data.out.shape[:-1], *shape)
+            start += size
+        return reads | data.images
 
     def failed(self, data: Data) -> Array:
         return data.failed
@@ -114,19 +117,11 @@ class Native:
         derived = jax.pure_callback(self._constants, shapes, *args, vmap_method="broadcast_all")
         return dict(params) | derived
 
-    def _call(self, host, row: Array, *args) -> tuple[Array, Readings, Array]:
+    def _call(self, host, row: Array, *args) -> Data:
         out = jax.ShapeDtypeStruct((self.width,), jnp.float32), jax.ShapeDtypeStruct((), jnp.bool)
         shapes = jax.ShapeDtypeStruct(row.shape, row.dtype), *out
         row, out, bad = jax.pure_callback(host, shapes, row, *args, vmap_method="broadcast_all")
-        return row, self._unpack(out) | self.cameras.render(row), bad
-
-    def _unpack(self, out: Array) -> Readings:
-        reads, start = {}, 0
-        for name, shape in self.layout.items():
-            size = math.prod(shape)
-            reads[name] = out[..., start : start + size].reshape(*out.shape[:-1], *shape)
-            start += size
-        return reads | self.cameras.blank()
+        return Data(row, out, self.cameras.render(row), bad)
 
     # What runs on the host: numpy only, all worlds at once.
 
@@ -137,8 +132,9 @@ class Native:
             for name in inputs:
                 _fill(batch.bind(name), inputs[name])
             failed = _run(batch, lambda: batch.step(nstep=self.spec.substeps, stage=self._stage))
-            row = np.where(failed[:, None], row, np.delete(batch.state, self._given, axis=1))
             out = self._gather(batch, slice(None), post_constraint=self.post_constraint)
+            failed |= ~np.isfinite(out).all(1)
+            row = np.where(failed[:, None], row, np.delete(batch.state, self._given, axis=1))
         return _words(row, lead), out.reshape(*lead, -1), failed.reshape(lead)
 
     def _reset(self, row, mask, first, params, settle):
