@@ -1,10 +1,13 @@
-"""A joystick's commands, held for a while and then changed, as MuJoCo Playground draws them."""
+"""A joystick's commands, held for a while and then changed, as MuJoCo Playground draws them.
+
+Where the ground ends they lead back.
+"""
 
 import jax
 import jax.numpy as jnp
 
 from envs.locomotion.legged import CONTROL_DT
-from rl.types import Array, Key
+from rl.types import Array, Key, Readings
 
 COMMAND = (("forward", "m/s", 1.5), ("left", "m/s", 0.8), ("turn left", "rad/s", 1.2))  # +-
 MOST = tuple(most for _, _, most in COMMAND)
@@ -28,3 +31,15 @@ def following(key: Key, command: Array, reach: Array) -> Array:
 def hold(key: Key) -> Array:
     """Control steps [] until a new command."""
     return jnp.round(jax.random.exponential(key) * HELD / CONTROL_DT).astype(jnp.int32)
+
+
+def homeward(command: Array, raw: Readings, middle: Array, half: float, reach: Array) -> Array:
+    """`command` [3] within a square about `middle` [2], and beyond it the way back, unturned."""
+    off = raw["position"][:2] - middle
+    w, x, y, z = raw["orientation"]
+    heading = jnp.stack([1 - 2 * (y * y + z * z), 2 * (x * y + w * z)])
+    ahead, left = heading, jnp.stack([-heading[1], heading[0]])
+    home = -jnp.stack([ahead @ off, left @ off])
+    most = reach * jnp.array(MOST[:2])
+    back = home * jnp.min(most / jnp.maximum(jnp.abs(home), 1e-6))
+    return jnp.where(jnp.abs(off).max() > half, jnp.append(back, 0.0), command)

@@ -191,6 +191,10 @@ class Joystick(Task):
         command = jnp.where(
             left <= 0, commands.following(command_key, command, episode.context.reach), command
         )
+        if self.ground == "rough":  # which ends
+            lived = episode.context
+            at = self.legged.terrain.middle(lived.level)
+            command = commands.homeward(command, raw, at, FIELD / 2, lived.reach)
         episode = episode._replace(
             action=within(action),
             command_steps=jnp.where(left <= 0, commands.hold(hold_key), left),

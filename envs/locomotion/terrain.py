@@ -46,11 +46,12 @@ class Plane:
 class Steps:
     """A row of square fields along x, of blocks half of which stand a step higher.
 
-    The step of level i is (i + 1) / levels of `highest`; around the fields is level ground.
+    From level 0, which has none, to the last, whose steps are `highest`, each has steps higher by
+    as much; around the fields is level ground.
     """
 
     highest: float = 0.1  # m
-    levels: int = 5
+    levels: int = 6
     margin: float = 3.0  # m of level ground around
     seed: int = 0
 
@@ -59,7 +60,7 @@ class Steps:
         """Heights [rows along y, columns along x] at the corners of cells, m."""
         blocks = round(FIELD / BLOCK)
         raised = np.random.default_rng(self.seed).random((self.levels, blocks, blocks)) < 0.5
-        step = self.highest * np.arange(1, self.levels + 1) / self.levels
+        step = np.linspace(0, self.highest, self.levels)
         fine = np.repeat(np.repeat(raised, round(BLOCK / CELL), 1), round(BLOCK / CELL), 2)
         fields = np.concatenate(list(fine * step[:, None, None]), 1)
         edge = round(self.margin / CELL)
