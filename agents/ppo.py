@@ -127,6 +127,12 @@ class PPO:
 
         return memoryless(act)
 
+    def warm(self, state: State, params: Params) -> State:
+        """`state` with the actor of `deploy`'s `params`; its critic knows nothing of it yet."""
+        return state._replace(
+            actor=trainable(params["actor"], self.tx(state.lr)), obs=params["obs"]
+        )
+
     def gaussian(self, params: Params, obs: Array, action_dim: int) -> tuple[Array, Array]:
         """Mean and log_std [..., A]; `obs` [..., O] is normalised already."""
         net = self.actor(action_dim)

@@ -20,7 +20,7 @@ from experiments.deploy import Deployer
 from rl import health, memory, record, rollout
 from rl.env import Env
 from rl.saver import Saver, Stop
-from rl.types import Array, Key, Metrics
+from rl.types import Array, Key, Metrics, Params
 
 PHASES = 100  # times the host looks in, about: to log, to save, to notice trouble
 MOST_PER_PHASE = 32  # iterations
@@ -37,6 +37,7 @@ class Args:
     unroll: int = 64  # steps of each world per iteration
     physics: Literal["auto", "native", "mjx"] = "auto"  # auto: native on CPU, else mjx
     threads: int = 0  # for physics and XLA alike; 0: all this process has
+    start_from: Path | None = None  # a run on a like task, whose actor every seed begins with
     mirror: bool = False  # left and right are alike, if they are to the task
     anneal: bool = True  # the learning rate falls to zero, unless agent.target_kl steers it
     evals: int = 0  # times that the policy is judged while it trains
@@ -98,23 +99,44 @@ def plan(args: Args) -> tuple[int, int]:
 def main(args: Args) -> None:
     cli.use_threads(args.threads)
     env = envs.simulate(args.env, args.physics, threads=args.threads)
+    actor = begun(args, env)
 
     def train(part: Args) -> None:
         with cli.record_of(part, env) as log:
-            learn(part, env, log)
+            learn(part, env, actor, log)
             play.conclude(log, part.eval_episodes, part.video)
 
     cli.in_turn(check(args, env), train)
 
 
-def learn(args: Args, env: Simulation, log: record.Record) -> None:
+def begun(args: Args, env: Env) -> Params | None:
+    """What a policy of --start-from is made of; ValueError if this task needs another."""
+    if args.start_from is None or args.resume:
+        return None
+    _, _, params = play.load(args.start_from)
+    fresh = lambda key: args.agent.deploy(begin(args, env, key).agent)  # noqa: E731
+    shapes = jax.eval_shape(fresh, jax.random.key(0)), jax.eval_shape(lambda: params)
+    if jax.tree.map(lambda x: x.shape, shapes[0]) != jax.tree.map(lambda x: x.shape, shapes[1]):
+        raise ValueError(
+            f"--start-from {args.start_from} has another network than is asked for: give a run of "
+            "PPO with the same observations and actions, and the same --agent.hidden."
+        )
+    return params
+
+
+def learn(args: Args, env: Simulation, actor: Params | None, log: record.Record) -> None:
     """The host's side: look in after each phase, until it is done, stopped or broken."""
     if args.mirror:
         args = replace(args, agent=replace(args.agent, mirror=args.env.mirror))
     saver, (phases, each) = Saver(log, args.save_s), plan(args)
     deployer = Deployer(env, args.agent.policy(False, env.action_dim), args.env_name)
     keys = jax.vmap(jax.random.key)(jnp.array(log.manifest["seeds"]))  # the same alone, in company
-    fresh = jax.jit(cli.over_seeds(lambda key: begin(args, env, key)))
+
+    def first(key: Key) -> Run:
+        run = begin(args, env, key)
+        return run._replace(agent=args.agent.warm(run.agent, actor)) if actor else run
+
+    fresh = jax.jit(cli.over_seeds(first))
     run = args.resume and saver.restore(jax.eval_shape(fresh, keys), cli.step_of(args.resume))
     run = fresh(keys) if run is None else run
     log.save(jax.device_get(args.agent.deploy(run.agent)))

@@ -1,7 +1,7 @@
 """From a teacher that knows everything to a student that a robot can run.
 
-python -m experiments.ppo --env go2-joystick-flat --env.omniscient --env.randomised 1
-python -m experiments.teacher_student --teacher runs/ppo --env go2-joystick-flat --env.history 10
+python -m experiments.walk --env go2-joystick-flat --env.omniscient --out runs/teacher
+python -m experiments.teacher_student --env go2-joystick-flat --env.history 10
 
 The teacher saw friction, masses and its own velocity; the student sees a history of what the robot
 measures, acts, and learns what the teacher would have done in its place (agents/dagger.py).
@@ -9,7 +9,6 @@ measures, acts, and learns what the teacher would have done in its place (agents
 
 import math
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -19,7 +18,6 @@ import tyro
 
 import envs
 from agents.dagger import DAgger, State
-from envs.locomotion.joystick import Joystick
 from envs.simulation import Simulation
 from experiments import cli, play
 from experiments.deploy import Deployer
@@ -34,9 +32,9 @@ MOST_PER_PHASE = 16  # iterations: Ctrl-C is heard in seconds
 
 @dataclass(frozen=True)
 class Args:
-    env: Any = field(default_factory=partial(Joystick, "go2", measured=True, history=10))
+    env: Any = field(default_factory=lambda: envs.make_task("go2-joystick-flat", history=10))
     env_name: tyro.conf.Suppress[str] = "go2-joystick-flat"
-    teacher: Path = Path("runs/ppo")  # a run of PPO on the same task with --env.omniscient
+    teacher: Path = Path("runs/teacher")  # a run of PPO on the same task with --env.omniscient
     steps: int = 3_000_000
     seed: int = 0
     seeds: int = 1
