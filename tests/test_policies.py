@@ -1,7 +1,11 @@
 """The policies that come with the code do what is told of them."""
 
+import json
+import shutil
+import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -31,6 +35,48 @@ def test_the_walker_follows_its_joystick_through_the_bridge(tmp_path: Path) -> N
     np.testing.assert_allclose(did[250:350].mean(0), [0, 0, -0.8], atol=0.25)
     assert (log["qpos"][:, 2] > 0.2).all()
     assert (tmp_path / "drive.png").read_bytes()[:4] == b"\x89PNG"
+
+
+CHEETAH = ["--env", "HalfCheetah-v5", "--num-envs", "4", "--unroll", "16", "--steps", "64"]
+CHEETAH += ["--agent.minibatches", "4", "--eval-episodes", "2", "--no-video"]
+
+
+def test_learning_starts_from_a_policy_and_goes_on_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, out = tmp_path / "start", tmp_path / "run"
+    shutil.copytree(POLICIES / "half-cheetah-ppo", start)
+    words = [*CHEETAH, "--start-from", str(start), "--seeds", "2", "--out", str(out)]
+    words += ["--agent.lr", "1e-30"]  # which moves nothing
+    monkeypatch.setattr(sys, "argv", ["ppo", *words])
+    ppo.main(cli.parse(ppo.Args, words))
+    old, new = play.load(start)[2], [play.load(out, seed)[2] for seed in (0, 1)]
+    for params in new:
+        jax.tree.map(np.testing.assert_array_equal, params["actor"], old["actor"])
+        assert float(params["obs"].count) == float(old["obs"].count) + 64
+    shutil.rmtree(start)
+    manifest = runs.read_manifest(out)
+    assert manifest["config"]["start_from"] == str(start)
+    (out / "manifest.json").write_text(json.dumps(manifest | {"status": "running"}))
+    ppo.main(cli.parse(ppo.Args, ["--resume", str(out)]))
+    assert runs.read_manifest(out)["status"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [
+        (POLICIES / "half-cheetah-ppo", ["--agent.hidden", "32"]),
+        (POLICIES / "go1-joystick-flat", []),
+        (Path("nowhere"), []),
+    ],
+)
+def test_a_start_that_does_not_fit_is_refused(
+    start: Path, words: list[str], tmp_path: Path
+) -> None:
+    given = [*CHEETAH, "--start-from", str(start), *words, "--out", str(tmp_path / "run")]
+    with pytest.raises(ValueError, match="another network" if start.exists() else "nowhere"):
+        ppo.main(cli.parse(ppo.Args, given))
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow
