@@ -83,7 +83,10 @@ class Ranges:
             )
 
     def draw(self, key: Key, model: mujoco.MjModel, root: str, ground: str) -> ParamsByField:
-        """Fields of `model` of one robot; `root` is a body's name, `ground` a geom's."""
+        """Fields of `model` of one robot; `root` is a body's name.
+
+        `ground` is that of its geoms, up to an underscore.
+        """
         keys = dict(zip(dict(self.items()), jax.random.split(key, len(self.items())), strict=True))
 
         def uniform(name: str, *shape: int) -> Array:
@@ -93,9 +96,10 @@ class Ranges:
         on = {name for name, values in self.items() if values != getattr(Ranges(), name)}
         trunk, params = model.body(root).id, {}
         if "friction" in on:
-            floor = model.geom(ground).id
+            names = [model.geom(i).name for i in range(model.ngeom)]
+            floor = [i for i, name in enumerate(names) if name.partition("_")[0] == ground]
             params["geom_friction"] = (
-                jnp.array(model.geom_friction).at[floor, 0].mul(uniform("friction"))
+                jnp.array(model.geom_friction).at[np.array(floor), 0].mul(uniform("friction"))
             )
         for name in on & {"frictionloss", "armature"}:
             field = f"dof_{name}"

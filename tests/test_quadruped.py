@@ -148,7 +148,7 @@ def test_the_ground_is_where_physics_has_it() -> None:
     data = mujoco.MjData(legged.model)
     mujoco.mj_forward(legged.model, data)
     rng = np.random.default_rng(0)
-    at = rng.uniform(-1, 1, (300, 2)) * (terrain.half - 0.01)
+    at = rng.uniform(-1, 1, (300, 2)) * (terrain.half + 1)
     away, met = np.hypot(*at.T) > 1, np.zeros(300)  # not where the robot stands
     for i, (x, y) in enumerate(at):
         hit = np.full(1, -1, np.int32)
@@ -156,11 +156,8 @@ def test_the_ground_is_where_physics_has_it() -> None:
             legged.model, data, np.array([x, y, 5.0]), np.array([0, 0, -1.0]), None, 1, -1, hit
         )
     ours = np.asarray(terrain.height(at), float)
-    flat = np.isin(np.round(ours, 4), np.round(terrain.highest * np.arange(6) / 5, 4))
-    np.testing.assert_allclose(ours[away & flat], met[away & flat], atol=2e-3)
-    np.testing.assert_allclose(ours[away], met[away], atol=0.03)  # slopes: two triangles to a cell
-    assert (away & flat).sum() > 200
-    assert len({*np.round(ours[away & flat], 3)}) == 6
+    np.testing.assert_allclose(ours[away], met[away], atol=1e-6)
+    assert len({*np.round(ours[away], 3)}) == 6
 
 
 def test_a_level_has_steps_of_its_height() -> None:

@@ -1,6 +1,6 @@
 """A joystick's commands, held for a while and then changed, as MuJoCo Playground draws them.
 
-Where the ground ends they lead back.
+Where the field of a level ends they lead back.
 """
 
 import jax
@@ -13,6 +13,7 @@ COMMAND = (("forward", "m/s", 1.5), ("left", "m/s", 0.8), ("turn left", "rad/s",
 MOST = tuple(most for _, _, most in COMMAND)
 KEPT = (0.9, 0.25, 0.5)  # chance of a new command not to be 0
 HELD = 5.0  # s that a command is held, on average
+BACK = 0.5  # of its range, on the way back
 
 
 def draw(key: Key, reach: Array) -> Array:
@@ -34,12 +35,12 @@ def hold(key: Key) -> Array:
 
 
 def homeward(command: Array, raw: Readings, middle: Array, half: float, reach: Array) -> Array:
-    """`command` [3] within a square about `middle` [2], and beyond it the way back, unturned."""
+    """`command` [3] within a square about `middle` [2], and beyond it a slow way back, unturned."""
     off = raw["position"][:2] - middle
     w, x, y, z = raw["orientation"]
     heading = jnp.stack([1 - 2 * (y * y + z * z), 2 * (x * y + w * z)])
     ahead, left = heading, jnp.stack([-heading[1], heading[0]])
     home = -jnp.stack([ahead @ off, left @ off])
-    most = reach * jnp.array(MOST[:2])
+    most = reach * BACK * jnp.array(MOST[:2])
     back = home * jnp.min(most / jnp.maximum(jnp.abs(home), 1e-6))
     return jnp.where(jnp.abs(off).max() > half, jnp.append(back, 0.0), command)

@@ -191,7 +191,7 @@ class Joystick(Task):
         command = jnp.where(
             left <= 0, commands.following(command_key, command, episode.context.reach), command
         )
-        if self.ground == "rough":  # which ends
+        if self.ground == "rough":  # whose field ends
             lived = episode.context
             at = self.legged.terrain.middle(lived.level)
             command = commands.homeward(command, raw, at, FIELD / 2, lived.reach)
