@@ -42,7 +42,8 @@ class Deployer:
                 jax.tree.map(lambda x, i=i: x[i], (params, worlds.state.sim))
             )
             # Of worlds in mid-episode, as if they were ticks: golden vectors of all that happens.
-            seen = {n: _ticks(x) for n, x in sim.told.items()}, _ticks(sim.command)
+            asked = sim.command if self.env.task.spec.command else np.zeros((1, 0))
+            seen = {n: _ticks(x) for n, x in sim.told.items()}, _ticks(asked)
             self.exporter = self.exporter or self._exporter(mine)
             made = self.exporter.artefact(mine, *seen)
             path = artefact_of(log.out, seed)

@@ -123,6 +123,9 @@ def read(path: Path) -> Artefact:
         return _unpacked(parts)
     except FileNotFoundError:
         raise ValueError(f"There is no artefact {path}.") from None
+    except IsADirectoryError:
+        inside = ", ".join(sorted(x.name for x in path.glob("artefact-*.zip"))) or "none"
+        raise ValueError(f"{path} is a folder; its artefacts: {inside}.") from None
     except Exception as error:  # whatever a damaged zip makes of itself
         why = str(error) or repr(error)
         raise ValueError(f"{path} is no good artefact: {why}.") from error

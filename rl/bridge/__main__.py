@@ -4,6 +4,7 @@ python -m rl.bridge sim runs/ppo/artefact-0.zip
 python -m rl.bridge run runs/ppo/artefact-0.zip --command 0.5 0 0
 """
 
+import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,8 +74,12 @@ def sim(args: Sim) -> None:
     from rl.bridge.simulator import Robot, Simulator
 
     robot = Robot(artefact.read(args.artefact), args.hz)
-    if not args.seconds > 0:
-        raise ValueError(f"--seconds is {args.seconds}; it needs more than 0.")
+    if not robot.spec.control_dt <= args.seconds < np.inf:
+        raise ValueError(
+            f"--seconds is {args.seconds:g}; it takes a time from {robot.spec.control_dt:g} s on."
+        )
+    if args.log and (args.log.is_dir() or not args.log.parent.is_dir()):
+        raise ValueError(f"--log {args.log} cannot be written: name a file in a folder there is.")
     starts = _starts(args.starts, robot.model.nq, robot.model.nv) if args.starts else [robot.home()]
     simulator = Simulator(robot, Link(_address(args.address)), args.pace == "real")
     print(f"waiting  {robot.spec.name} on {args.address}", flush=True)
@@ -94,10 +99,12 @@ def sim(args: Sim) -> None:
 
 def _starts(path: Path, nq: int, nv: int) -> list[tuple[np.ndarray, np.ndarray]]:
     try:
-        found = np.load(path)
-        qpos, qvel = found["qpos"], found["qvel"]
-    except (OSError, ValueError, KeyError) as error:
-        raise ValueError(f"{path} is no .npz with qpos and qvel: {error}.") from error
+        with np.load(path) as found:
+            qpos, qvel = (np.asarray(found[name], float) for name in ("qpos", "qvel"))
+    except Exception as error:  # whatever another kind of file makes of itself
+        raise ValueError(f"{path} is no .npz of numbers qpos and qvel.") from error
+    if not len(qpos) or not (np.isfinite(qpos).all() and np.isfinite(qvel).all()):
+        raise ValueError(f"{path} needs at least one start, and finite numbers alone.")
     if qpos.shape[1:] != (nq,) or qvel.shape[1:] != (nv,) or len(qpos) != len(qvel):
         raise ValueError(
             f"{path} has qpos {qpos.shape} and qvel {qvel.shape}; they are [E, {nq}] and [E, {nv}]."
@@ -109,7 +116,10 @@ def _address(text: Address) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or not 0 <= int(port) < 65536:
         raise ValueError(f"{text!r} is no address: it is host:port, as 127.0.0.1:9870.")
-    return host, int(port)
+    try:
+        return socket.gethostbyname(host), int(port)
+    except OSError:
+        raise ValueError(f"There is no host {host!r}: give its name or address.") from None
 
 
 def main() -> None:

@@ -25,6 +25,17 @@ class Limits:
     damping: float = 2.0  # N m s/rad, of each motor that is damped
     speed: float = 1.0  # share of the joints' speeds that targets may move at
 
+    def __post_init__(self) -> None:
+        for name, good, what in (
+            ("max_age", 0 < self.max_age < np.inf, "s above 0"),
+            ("hold_s", 0 <= self.hold_s < np.inf, "s of at least 0"),
+            ("max_tilt", 0 < self.max_tilt <= 180, "degrees above 0, at most 180"),
+            ("damping", 0 < self.damping < np.inf, "N m s/rad above 0"),
+            ("speed", 0 < self.speed <= 1, "a share above 0, at most 1"),
+        ):
+            if not good:
+                raise ValueError(f"limits.{name} is {getattr(self, name)}; it takes {what}.")
+
 
 class Limiter:
     """Turns wished targets into a command, tick by tick."""

@@ -45,7 +45,11 @@ class Runner:
             if (got := self.link.receive(0.2)) and got[0].kind == wire.HELLO:
                 wire.check_hello(spec, got[0], "The robot")
                 return
-        raise ValueError(f"No robot answered within {PATIENCE:.0f} s.")
+        at = self.link.peer and "{}:{}".format(*self.link.peer)
+        raise ValueError(
+            f"No robot answered at {at} within {PATIENCE:.0f} s: start it first, or say where it "
+            "is with --robot."
+        )
 
     def run(self) -> str:
         """How it ended."""
@@ -93,10 +97,13 @@ class Runner:
 
 def constant(spec: Spec, numbers: tuple[float, ...]) -> Operator:
     """The same command for ever; none is zero."""
+    if numbers and not spec.command:
+        raise ValueError(f"{spec.name} takes no command: leave --command out.")
     if numbers and len(numbers) != len(spec.command):
         names = " ".join(channel.name.replace(" ", "-") for channel in spec.command)
         raise ValueError(f"--command has {len(numbers)} numbers; it needs {names}.")
     value = np.array(numbers or (0.0,) * len(spec.command))
+    _check_range(spec, value, "--command")
     return lambda t: value
 
 
@@ -104,17 +111,22 @@ def script(spec: Spec, path: Path) -> Operator:
     """Commands of a CSV file without a head: from which time on, s, and the numbers."""
     try:
         with path.open(newline="") as file:
-            rows = np.array([[float(x) for x in row] for row in csv.reader(file) if row])
-    except FileNotFoundError:
-        raise ValueError(f"There is no script {path}.") from None
+            found = [[float(x) for x in row] for row in csv.reader(file) if row]
+    except OSError as error:
+        raise ValueError(f"There is no script to read in {path}: {error.strerror}.") from None
     except ValueError as error:
         raise ValueError(f"{path} is no script of numbers: {error}.") from error
-    width = 1 + len(spec.command)
-    if rows.ndim != 2 or rows.shape[1] != width or not np.isfinite(rows).all():
-        names = ", ".join(channel.name for channel in spec.command)
-        raise ValueError(f"{path} needs {width} finite numbers a line: time, {names}.")
+    names = ", ".join(("time", *(channel.name for channel in spec.command)))
+    wrong = [n for n, row in enumerate(found, 1) if len(row) != 1 + len(spec.command)]
+    if wrong or not found:
+        raise ValueError(f"Line {wrong[0] if wrong else 1} of {path} needs these numbers: {names}.")
+    rows = np.array(found)
+    if not np.isfinite(rows[:, 0]).all():
+        raise ValueError(f"{path} has a time that is no finite number.")
     if (np.diff(rows[:, 0]) < 0).any():
         raise ValueError(f"{path} goes back in time.")
+    for number, row in enumerate(rows[:, 1:], 1):
+        _check_range(spec, row, f"Line {number} of {path}")
     times, values = rows[:, 0] - 1e-6, rows[:, 1:]  # a time on a tick is that tick's
     none = np.zeros(len(spec.command))
 
@@ -123,3 +135,13 @@ def script(spec: Spec, path: Path) -> Operator:
         return values[i] if i >= 0 else none
 
     return at
+
+
+def _check_range(spec: Spec, numbers: np.ndarray, whose: str) -> None:
+    """Raise unless a policy was trained to be told these numbers [C]."""
+    for channel, x in zip(spec.command, numbers, strict=True):
+        if not channel.low <= x <= channel.high:
+            raise ValueError(
+                f"{whose} asks for {x:g} {channel.unit} of {channel.name}; "
+                f"it goes from {channel.low:g} to {channel.high:g}."
+            )

@@ -21,6 +21,7 @@ HOLD_S = 0.1  # s without a command that motors go on holding the last one
 DAMPED_S = 1.0  # s that a robot is damped before its simulation ends
 DAMPING = 2.0  # N m s/rad
 PATIENCE = 10.0  # s of wall time for the policy to answer, or to appear
+MOST_HZ = 100_000
 
 
 @dataclass
@@ -44,10 +45,13 @@ class Robot:
     def __init__(self, found: Artefact, hz: float) -> None:
         self.spec = spec = found.spec
         self.model = model = mujoco.MjModel.from_binary_path("m.mjb", {"m.mjb": found.model})
-        model.opt.timestep = 1 / hz
-        self.substeps = round(spec.control_dt * hz)
+        self.substeps = round(spec.control_dt * hz) if 0 < hz <= MOST_HZ else 0
         if self.substeps < 1 or abs(self.substeps / hz - spec.control_dt) > 1e-9:
-            raise ValueError(f"--hz is {hz:g}: it needs a multiple of {1 / spec.control_dt:g}.")
+            raise ValueError(
+                f"--hz is {hz:g}: it needs a multiple of {1 / spec.control_dt:g}, and {MOST_HZ:g} "
+                "at most."
+            )
+        model.opt.timestep = 1 / hz
         spec.require(*_ordered(model, spec), "The model")
         self.data = mujoco.MjData(model)
         self.servos = [model.actuator(a.name).id for a in spec.actuators]
@@ -133,7 +137,10 @@ class Simulator:
                 self.link.send(wire.hello(self.robot.spec))
                 wire.check_hello(self.robot.spec, message, "The policy")
                 return
-        raise ValueError(f"No policy came within {PATIENCE:.0f} s.")
+        raise ValueError(
+            f"No policy came within {PATIENCE:.0f} s: start one with python -m rl.bridge run, and "
+            "--robot if this is not where it looks."
+        )
 
     def episode(self, number: int, qpos: np.ndarray, qvel: np.ndarray, seconds: float) -> str:
         """Live from a pose for so long; how it ended.  Its time begins at `number` * `seconds`."""
@@ -145,7 +152,9 @@ class Simulator:
             state = State(self.seq, (number * end + t) * dt, robot.readings(), reset=t == 0)
             self.link.send(wire.state_message(robot.spec, state))
             due = began + (t + 1) * dt
-            command = self._answer(due if self.realtime else time.monotonic() + PATIENCE)
+            # In lock step who did not answer in time has gone: nobody waits for it again.
+            patient = time.monotonic() + (0.0 if silent else PATIENCE)
+            command = self._answer(due if self.realtime else patient)
             silent = 0.0 if command else silent + dt
             if command:
                 robot.command(command)
@@ -180,12 +189,11 @@ class Simulator:
 
 
 def _ordered(model: mujoco.MjModel, spec: Spec) -> tuple[list[str], list[str]]:
-    """The model's own names of sensors and actuators that the spec has, in the spec's order."""
+    """The model's own names: of the sensors that the spec has, in its order, and of actuators."""
     sensors = {model.sensor(i).name for i in range(model.nsensor)}
-    actuators = {model.actuator(i).name for i in range(model.nu)}
     return (
         [s.name for s in spec.sensors if s.name in sensors],
-        [a.name for a in spec.actuators if a.name in actuators],
+        [model.actuator(i).name for i in range(model.nu)],
     )
 
 

@@ -1,0 +1,127 @@
+"""What the bridge is told on its command line, and in files, is checked before anything moves."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rl import artefact
+from rl.bridge import __main__ as bridge
+from rl.bridge import runner
+from rl.bridge.limiter import Limits
+from rl.bridge.simulator import Robot
+
+PATH = Path(__file__).parent.parent / "benchmarks" / "policies" / "go2-joystick-flat"
+PATH /= "artefact-0.zip"
+
+
+@pytest.fixture(scope="module")
+def found() -> artefact.Artefact:
+    return artefact.read(PATH)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "Line 1 of .* needs these numbers: time, forward, left, turn left"),
+        ("0,0,0,0\n0,1,2", "Line 2 of .* needs these numbers"),
+        ("0,a,b,c", "is no script of numbers"),
+        ("1,0,0,0\n0,0,0,0", "goes back in time"),
+        ("0,nan,0,0", "Line 1 of .* asks for nan m/s of forward; it goes from -1.5 to 1.5"),
+        ("nan,0,0,0", "a time that is no finite number"),
+        ("0,0,0,0\n1,0,0,9", "Line 2 of .* asks for 9 rad/s of turn left; it goes from -1.2"),
+    ],
+)
+def test_a_script_that_makes_no_sense_is_refused(
+    text: str, why: str, found: artefact.Artefact, tmp_path: Path
+) -> None:
+    (tmp_path / "c.csv").write_text(text)
+    with pytest.raises(ValueError, match=why):
+        runner.script(found.spec, tmp_path / "c.csv")
+    with pytest.raises(ValueError, match="There is no script to read in"):
+        runner.script(found.spec, tmp_path)
+
+
+def test_a_command_is_one_that_the_policy_was_trained_for(found: artefact.Artefact) -> None:
+    spec = found.spec
+    np.testing.assert_array_equal(runner.constant(spec, (1.5, -0.8, 0))(0), [1.5, -0.8, 0])
+    with pytest.raises(ValueError, match="--command has 2 numbers; it needs forward left"):
+        runner.constant(spec, (1.0, 2.0))
+    for bad in (np.nan, 1.6, -np.inf):
+        with pytest.raises(ValueError, match=r"--command asks for .* m/s of forward; it goes from"):
+            runner.constant(spec, (bad, 0.0, 0.0))
+    blind = replace(spec, command=())
+    assert runner.constant(blind, ())(0).shape == (0,)
+    with pytest.raises(ValueError, match="takes no command: leave --command out"):
+        runner.constant(blind, (1.0,))
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("max_age", (0, -1, np.nan, np.inf)),
+        ("hold_s", (-1, np.nan, np.inf)),
+        ("max_tilt", (0, -5, np.nan, 181)),
+        ("damping", (0, -50, np.nan, np.inf)),
+        ("speed", (0, -1, np.nan, 1.1)),
+    ],
+)
+def test_limits_that_limit_nothing_or_all_are_refused(name: str, values: tuple) -> None:
+    for value in values:
+        with pytest.raises(ValueError, match=rf"limits.{name} is {value}; it takes"):
+            Limits(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "why"),
+    [
+        ("hz", 333.0, "--hz is 333: it needs a multiple of 50"),
+        *(("hz", x, "--hz is .*: it needs a multiple") for x in (0.0, -500.0, np.inf, np.nan, 1e9)),
+        *(("seconds", x, "--seconds is .*; it takes a time") for x in (0.0, 0.001, np.inf, np.nan)),
+        ("address", "9870", "'9870' is no address: it is host:port"),
+        ("address", "no.such.host.invalid:9870", "There is no host 'no.such.host.invalid'"),
+        ("artefact", Path("no.zip"), "There is no artefact no.zip"),
+        ("artefact", PATH.parent, "is a folder; its artefacts: artefact-0.zip"),
+        ("log", Path("/nowhere/log.npz"), "--log /nowhere/log.npz cannot be written"),
+    ],
+)
+def test_a_robot_that_makes_no_sense_is_refused(field: str, value: object, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        bridge.sim(replace(bridge.Sim(PATH, address="127.0.0.1:0"), **{field: value}))
+
+
+@pytest.mark.parametrize("what", ["array", "text", "none", "nan", "short", "words", "absent"])
+def test_starts_that_make_no_sense_are_refused(
+    what: str, found: artefact.Artefact, tmp_path: Path
+) -> None:
+    robot = Robot(found, 500)
+    qpos, qvel = (x[None] for x in robot.home())
+    files = {
+        "none": {"qpos": qpos[:0], "qvel": qvel[:0]},
+        "nan": {"qpos": qpos * np.nan, "qvel": qvel},
+        "short": {"qpos": qpos[:, 1:], "qvel": qvel},
+        "words": {"qpos": qpos.astype(str), "qvel": np.full(qvel.shape, "a")},
+    }
+    starts = tmp_path / "starts.npz"
+    if what == "array":
+        starts = starts.with_suffix(".npy")
+        np.save(starts, qpos)
+    elif what == "text":
+        shutil.copy(__file__, starts)
+    elif what in files:
+        np.savez(starts, **files[what])
+    with pytest.raises(ValueError, match=f"{starts.name} (is no .npz|needs at least|has qpos)"):
+        bridge.sim(bridge.Sim(PATH, address="127.0.0.1:0", starts=starts))
+
+
+def test_a_robot_whose_motors_are_in_another_order_than_its_models_is_refused(
+    found: artefact.Artefact,
+) -> None:
+    motors = [*found.spec.actuators]
+    motors[0], motors[3] = motors[3], motors[0]
+    for wrong in (motors, motors[1:]):
+        other = replace(found, spec=replace(found.spec, actuators=tuple(wrong)))
+        with pytest.raises(ValueError, match=r"The model has .* as its actuator"):
+            Robot(other, 500)
