@@ -23,6 +23,7 @@ from experiments import cli, play
 from experiments.deploy import artefact_of
 from rl import artefact, runs
 from rl.artefact import Artefact
+from rl.bridge import runner
 
 # s, then forward in m/s, left in m/s, and a turn to the left in rad/s.
 TOUR = (
@@ -34,6 +35,7 @@ TOUR = (
     (15.0, 0.0, 0.0, -1.0),
     (18.0, 0.0, 0.0, 0.0),
 )
+CHANNELS = ("forward", "m/s"), ("left", "m/s"), ("turn left", "rad/s")  # of `velocities`
 WAIT = 600.0  # s for both processes to be ready and done
 
 
@@ -54,22 +56,36 @@ def main(args: Args) -> None:
     path = args.run
     if path.is_dir():
         seeds = runs.read_manifest(path)["seeds"]
-        path = artefact_of(path, seeds[0] if args.seed is None else args.seed)
+        seed = seeds[0] if args.seed is None else args.seed
+        path = artefact_of(path, seed)
+        if not path.exists():
+            raise ValueError(
+                f"{args.run} has no artefact of seed {seed}: its seeds are {seeds}, and runs of "
+                "tasks that a robot could do write one with every checkpoint."
+            )
+    elif args.seed is not None:
+        raise ValueError(f"--seed is for the directory of a run; {path} is none.")
     found = artefact.read(path)
+    if not found.spec.control_dt <= args.seconds < np.inf:
+        raise ValueError(f"--seconds is {args.seconds:g}; it takes a time of at least a step.")
+    if args.script:  # whose faults are better told before it drives, as those of meshes are
+        runner.script(found.spec, args.script)
     out = args.out or path.parent
     out.mkdir(parents=True, exist_ok=True)
     script = args.script or tour(out / "drive.csv", len(found.spec.command))
     model = mujoco.MjModel.from_binary_path("m.mjb", {"m.mjb": found.model})
-    if args.meshes:  # whose faults are better told before it drives
+    if args.meshes:
         model = play.looks(envs.make_task(found.spec.name), args.meshes)
     together(path, script, out / "drive.npz", args)
     log = dict(np.load(out / "drive.npz"))
     achieved = velocities(log["qpos"], log["qvel"])
-    off = np.sqrt(np.mean((achieved - log["command"]) ** 2, 0))
     print(f"plot     {plot(out / 'drive.png', found, log, achieved)}")
-    print("off by   " + ", ".join(
-        f"{x:.2f} {c.unit} {c.name}" for x, c in zip(off, found.spec.command, strict=True)
-    ))  # fmt: skip
+    if found.spec.command:
+        off = np.sqrt(np.mean((achieved - log["command"]) ** 2, 0))
+        told = (f"{x:.2f} {unit} {name}" for x, (name, unit) in zip(off, CHANNELS, strict=True))
+        print(f"off by   {', '.join(told)}")
+    if (short := args.seconds - len(achieved) * found.spec.control_dt) > 1e-6:
+        print(f"fell     {short:.1f} s before the end")
     if args.video:
         captions = [caption(found, *row) for row in zip(log["command"], achieved, strict=True)]
         try:
@@ -139,12 +155,14 @@ def plot(path: Path, found: Artefact, log: dict[str, Any], achieved: np.ndarray)
     t = found.spec.control_dt * np.arange(len(achieved))
     figure = Figure(figsize=(9, 9), layout="constrained")
     axes = figure.subplots(5, 1, sharex=True)
-    for i, channel in enumerate(found.spec.command):
+    for i, (name, unit) in enumerate(CHANNELS):
         axes[i].plot(t, achieved[:, i], lw=0.8, label="achieved")
-        axes[i].step(t, log["command"][:, i], where="post", color="k", lw=1, label="commanded")
-        axes[i].set_ylabel(f"{channel.name}\n{channel.unit}")
-    axes[0].legend(loc="upper right", ncols=2)
-    touching = [geom for geom in range(model.ngeom) if log["contact"][:, geom].any()]
+        if found.spec.command:
+            axes[i].step(t, log["command"][:, i], where="post", color="k", lw=1, label="commanded")
+        axes[i].set_ylabel(f"{name}\n{unit}")
+    axes[0].legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, frameon=False)
+    robot = [geom for geom in range(model.ngeom) if model.geom_bodyid[geom]]
+    touching = [geom for geom in robot if log["contact"][:, geom].any()]
     for row, geom in enumerate(touching):
         on = log["contact"][:, geom] > 0
         axes[3].fill_between(t, row, row + 0.8, where=on, step="post", lw=0)

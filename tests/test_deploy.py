@@ -165,3 +165,27 @@ def test_a_task_of_raw_fields_leaves_none(name: str, tmp_path: Path) -> None:
     deployer.write(log, {}, worlds)
     assert not deployer.possible
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("name", ["go2-getup", "go1-footstand"])
+@pytest.mark.parametrize("runtime", ["jax", "numpy"])
+def test_a_task_without_a_command_is_deployed_as_well(
+    name: str, runtime: Any, tmp_path: Path
+) -> None:
+    env, agent = envs.make(name), PPO(hidden=(8,), critic_hidden=(8,))
+    state = jax.jit(jax.vmap(env.reset))(jax.random.split(jax.random.key(0), 2))
+    obs = jax.tree.map(lambda x: x[0], state.obs)
+    params = agent.deploy(agent.init(jax.random.key(0), obs, np.zeros(12)))
+    log: Any = SimpleNamespace(
+        out=tmp_path, manifest={"seeds": [0]}, attempt=lambda name, write: write()
+    )
+    worlds: Any = SimpleNamespace(state=jax.tree.map(lambda x: x[None], state))
+    one = jax.tree.map(lambda x: np.asarray(x)[None], params)
+    Deployer(env, agent.policy(False, 12), name).write(log, one, worlds)
+    policy = artefact.deploy(artefact.read(artefact_of(tmp_path, 0)), runtime)
+    told = {n: np.asarray(x[0]) for n, x in state.sim.told.items()}
+    want = env.task.control(
+        agent.policy(False, 12).step(params, (), obs, jax.random.key(0))[0],
+        told, jax.tree.map(lambda x: x[0], state.sim.memory),
+    )[0]  # fmt: skip
+    np.testing.assert_allclose(policy.step(told, np.zeros(0)), want, atol=1e-6)

@@ -113,11 +113,11 @@ class Robot:
         }  # fmt: skip
 
     def _contacts(self) -> np.ndarray:
-        """Force [ngeom] on each geom, along its contacts' normals, N."""
+        """Force [ngeom] on each geom, the ground's too, along its contacts' normals, N."""
         force, out = np.zeros(6), np.zeros(self.model.ngeom)
         for i in range(self.data.ncon):
             mujoco.mj_contactForce(self.model, self.data, i, force)
-            out[self.data.contact[i].geom[1]] += force[0]
+            out[self.data.contact[i].geom] += force[0]
         return out
 
 
