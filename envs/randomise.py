@@ -62,6 +62,8 @@ class Ranges:
 
     def scaled(self, level: float) -> "Ranges":
         """These ranges drawn in around the nominal robot: all of them at 1, none at 0."""
+        if not 0 <= level <= 1:
+            raise ValueError(f"randomised is {level}; it is a share of the ranges, from 0 to 1.")
 
         def drawn_in(name: str, low: float, high: float) -> Range:
             nominal = float(name in SCALES)
@@ -70,11 +72,17 @@ class Ranges:
         return Ranges(**{name: drawn_in(name, *values) for name, values in self.items()})
 
     def check(self, model: mujoco.MjModel, root: str) -> None:
-        """Raise if the payload leaves `root` no mass, or its centre of mass cannot move."""
+        """Raise if `root` would have no mass, or a centre of mass outside it or that is fixed."""
         if self.com != (0.0, 0.0) and model.body_simple[model.body(root).id]:
             raise ValueError(
                 f"com is {self.com} m, but MuJoCo compiled {root!r} with its centre of mass fixed "
                 "in its frame: give the body inertial pos other than 0, or simple='false'."
+            )
+        mine = model.geom_bodyid == model.body(root).id
+        spread = np.linalg.norm(model.geom_pos[mine], axis=-1) + model.geom_rbound[mine]
+        if (most := np.abs(self.com).max()) > spread.max(initial=most * ~mine.any()):
+            raise ValueError(
+                f"com is {self.com} m; {root!r} reaches no farther than {spread.max():.2f} m."
             )
         least = model.body(root).mass[0] * self.mass[0] * self.density[0] + self.payload[0]
         if least <= 0:

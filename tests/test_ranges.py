@@ -56,6 +56,18 @@ def test_a_centre_of_mass_that_cannot_move_is_refused() -> None:
         Ranges(com=(-1, 1)).check(model, "ball")
 
 
+def test_a_centre_of_mass_outside_its_body_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"'trunk' reaches no farther than 0\.3\d m"):
+        envs.make_task("go2-joystick-flat", ranges=Ranges(com=(-5, 5)), randomised=1.0)
+    envs.make_task("go2-joystick-flat", ranges=Ranges(com=(-0.3, 0.3)), randomised=1.0)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
+def test_a_share_of_the_ranges_is_from_none_to_all(share: float) -> None:
+    with pytest.raises(ValueError, match="it is a share of the ranges, from 0 to 1"):
+        Ranges(mass=(0.5, 2)).scaled(share)
+
+
 def test_a_payload_that_leaves_nothing_is_refused() -> None:
     with pytest.raises(
         ValueError, match=r"payload is \(-6.0, 0.0\) kg; it may leave 'trunk' a mass of"

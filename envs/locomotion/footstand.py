@@ -13,6 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import mujoco
+from tyro.conf import Suppress
 
 from envs.disturb import Disturbance
 from envs.locomotion import symmetry
@@ -57,7 +58,7 @@ class Weights:
 class Footstand(Task):
     """Fields are flags: `--env.noise 0`."""
 
-    robot: Robot = "go1"
+    robot: Suppress[Robot] = "go1"  # which, the name of a task says
     measured: bool = False  # the policy sees what the robot measures: not its own velocity
     action_scale: float = 0.3  # rad, that targets move by at most in a control step
     timestep: float = 0.004  # s, of physics

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import mujoco
+from tyro.conf import Suppress
 
 from envs.disturb import Disturbance
 from envs.locomotion import symmetry
@@ -64,7 +65,7 @@ class Weights:
 class Getup(Task):
     """Fields are flags: `--env.dropped 1`."""
 
-    robot: Robot = "go1"
+    robot: Suppress[Robot] = "go1"  # which, the name of a task says
     measured: bool = True  # the policy sees what the robot measures: not its own velocity
     dropped: float = 0.6  # chance to begin dropped; else it begins standing
     action_scale: float = 0.5  # rad

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import mujoco
+from tyro.conf import Suppress
 
 from envs.disturb import Disturbance
 from envs.disturb import Steps as Delay
@@ -60,8 +61,8 @@ class Episode(NamedTuple):
 class Joystick(Task):
     """Fields are flags: `--env.noise 0`."""
 
-    robot: Robot = "go1"
-    ground: Literal["flat", "rough"] = "flat"
+    robot: Suppress[Robot] = "go1"  # which, the name of a task says
+    ground: Suppress[Literal["flat", "rough"]] = "flat"
     measured: bool = False  # the policy sees what the robot measures: not its own velocity
     omniscient: bool = False  # the policy sees all that the critic does: a teacher, for no robot
     history: int = 1  # frames of it that the policy sees

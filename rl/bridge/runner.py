@@ -15,6 +15,7 @@ from rl.bridge.wire import Link, State
 from rl.spec import Spec
 
 PATIENCE = 10.0  # s that a robot may take to answer the first greeting
+ROUNDING = 1e-6  # of a command that was float32
 LOST_S = 2.0  # s of silence after which a robot is given up
 
 Operator = Callable[[float], np.ndarray]  # the command [C] at the robot's time, s
@@ -140,7 +141,7 @@ def script(spec: Spec, path: Path) -> Operator:
 def _check_range(spec: Spec, numbers: np.ndarray, whose: str) -> None:
     """Raise unless a policy was trained to be told these numbers [C]."""
     for channel, x in zip(spec.command, numbers, strict=True):
-        if not channel.low <= x <= channel.high:
+        if not channel.low - ROUNDING <= x <= channel.high + ROUNDING:
             raise ValueError(
                 f"{whose} asks for {x:g} {channel.unit} of {channel.name}; "
                 f"it goes from {channel.low:g} to {channel.high:g}."
