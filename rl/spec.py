@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -84,7 +85,14 @@ class Spec:
 
 
 def from_facts(facts: dict[str, Any]) -> Spec:
-    """The spec that `asdict` made these of."""
+    """The spec that `asdict` made these of; ValueError of numbers that no robot has."""
+    for name in ("control_dt", "physics_dt"):
+        if not (isinstance(facts[name], float) and 0 < facts[name] < math.inf):
+            raise ValueError(f"its {name} is {facts[name]!r} and no time")
+    for actuator in facts["actuators"]:
+        for name in ("kp", "kd", "torque", "speed"):
+            if not actuator[name] >= 0:
+                raise ValueError(f"the {name} of {actuator['name']} is {actuator[name]}")
     return Spec(
         name=facts["name"],
         sensors=tuple(Sensor(**x) for x in facts["sensors"]),

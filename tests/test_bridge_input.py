@@ -125,3 +125,26 @@ def test_a_robot_whose_motors_are_in_another_order_than_its_models_is_refused(
         other = replace(found, spec=replace(found.spec, actuators=tuple(wrong)))
         with pytest.raises(ValueError, match=r"The model has .* as its actuator"):
             Robot(other, 500)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"control_dt": 0.0}, "its control_dt is 0.0 and no time"),
+        ({"physics_dt": float("nan")}, "its physics_dt is nan and no time"),
+        ({"kp": -35.0}, "the kp of FR_hip is -35.0"),
+        ({"torque": float("nan")}, "the torque of FR_hip is nan"),
+    ],
+)
+def test_a_spec_of_no_robot_is_refused(
+    change: dict[str, float], why: str, found: artefact.Artefact, tmp_path: Path
+) -> None:
+    spec = found.spec
+    if "control_dt" in change or "physics_dt" in change:
+        spec = replace(spec, **change)
+    else:
+        first = replace(spec.actuators[0], **change)
+        spec = replace(spec, actuators=(first, *spec.actuators[1:]))
+    replace(found, spec=spec).write(tmp_path / "bad.zip")
+    with pytest.raises(ValueError, match=why):
+        artefact.read(tmp_path / "bad.zip")
