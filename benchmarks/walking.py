@@ -19,8 +19,11 @@ from benchmarks.process import ROOT, Failed, guard
 from envs.locomotion.joystick import Joystick
 from envs.locomotion.push import Pushes
 from envs.locomotion.sim_to_real import KICKS
+from envs.simulation import Simulation
 from experiments import play
 from rl import runs
+from rl.policy import Policy
+from rl.types import Params
 
 
 @dataclass(frozen=True)
@@ -41,33 +44,45 @@ class Args:
 
 
 def main(args: Args) -> None:
-    if args.episodes < 1:
-        raise ValueError(f"--episodes is {args.episodes}; it needs at least 1.")
     env, policy, params = play.load(args.run, args.seed)
     if not isinstance(env.task, Joystick):
         raise Failed(f"{args.run} is no run of a joystick task.")
     task = changed(env.task, args)
-    env = envs.simulate(task, args.physics)
-    judged = jax.jit(lambda params: play.judged(env, policy, params, args.episodes))
-    found = jax.device_get(judged(params))
-    fell = found.lengths < env.horizon
-    facts = {
+    found, facts = judged(envs.simulate(task, args.physics), policy, params, args.episodes)
+    facts |= {
         "env": runs.read_manifest(args.run)["env"],
         "ground": task.ground,
         "physics": args.physics,
-        "episodes": args.episodes,
         "kicked": bool(task.pushes),
         "level": args.level,
-        "return": float(found.returns.mean()),
         "velocity_error": rms(found.metrics["velocity_error2"], found.lengths),  # m/s
         "turn_error": rms(found.metrics["turn_error2"], found.lengths),  # rad/s
-        "falls": float(fell.mean()),
+        "falls": facts.pop("ended_early"),
         "reached": reached(args.run, args.target),
     }
+    tell(facts, args.name, args.results)
+
+
+def judged(
+    env: Simulation, policy: Policy, params: Params, episodes: int
+) -> tuple[Any, dict[str, Any]]:
+    """`play.judged` on the host, and what of it is told of any task."""
+    if episodes < 1:
+        raise ValueError(f"--episodes is {episodes}; it needs at least 1.")
+    found = jax.device_get(
+        jax.jit(lambda params: play.judged(env, policy, params, episodes))(params)
+    )
+    early = float((found.lengths < env.horizon).mean())
+    told = {"episodes": episodes, "return": float(found.returns.mean()), "ended_early": early}
+    return found, told
+
+
+def tell(facts: dict[str, Any], name: str, path: Path) -> None:
+    """Print facts, and write them as a row of `path` if it has a name."""
     print(json.dumps(facts))
-    if args.name:
+    if name:
         about = {"commit": rows.commit(ROOT), "machine": rows.machine()}
-        rows.write(args.results, {"what": args.name, **facts, **about})
+        rows.write(path, {"what": name, **facts, **about})
 
 
 def changed(task: Joystick, args: Args) -> Joystick:

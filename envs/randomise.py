@@ -80,7 +80,7 @@ class Ranges:
             )
         mine = model.geom_bodyid == model.body(root).id
         spread = np.linalg.norm(model.geom_pos[mine], axis=-1) + model.geom_rbound[mine]
-        if (most := np.abs(self.com).max()) > spread.max(initial=most * ~mine.any()):
+        if mine.any() and np.abs(self.com).max() > spread.max():
             raise ValueError(
                 f"com is {self.com} m; {root!r} reaches no farther than {spread.max():.2f} m."
             )

@@ -99,7 +99,7 @@ def plan(args: Args) -> tuple[int, int]:
 def main(args: Args) -> None:
     cli.use_threads(args.threads)
     env = envs.simulate(args.env, args.physics, threads=args.threads)
-    actor = begun(args, env)
+    actor = actor_of(args, env)
 
     def train(part: Args) -> None:
         with cli.record_of(part, env) as log:
@@ -109,8 +109,8 @@ def main(args: Args) -> None:
     cli.in_turn(check(args, env), train)
 
 
-def begun(args: Args, env: Env) -> Params | None:
-    """What a policy of --start-from is made of; ValueError if this task needs another."""
+def actor_of(args: Args, env: Env) -> Params | None:
+    """The actor of --start-from and its normaliser; ValueError if this task needs another."""
     if args.start_from is None or args.resume:
         return None
     _, _, params = play.load(args.start_from)

@@ -9,6 +9,8 @@ import jax
 import numpy as np
 import pytest
 
+from benchmarks import standing, walking
+from benchmarks.process import Failed
 from experiments import cli, drive, play, ppo, walk
 from rl import runs
 
@@ -77,6 +79,27 @@ def test_a_start_that_does_not_fit_is_refused(
     with pytest.raises(ValueError, match="another network" if start.exists() else "nowhere"):
         ppo.main(cli.parse(ppo.Args, given))
     assert not (tmp_path / "run").exists()
+
+
+def test_who_walks_is_told_from_who_stands_up(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    walker = POLICIES / "go1-joystick-flat"
+    walking.main(walking.Args(walker, episodes=4, name="walker", results=rows))
+    words = ["--env", "go2-getup", "--num-envs", "4", "--unroll", "16", "--steps", "64", "--evals"]
+    words += ["0", "--eval-episodes", "2", "--no-video", "--out", str(tmp_path / "run")]
+    ppo.main(cli.parse(walk.Args, words))
+    standing.main(standing.Args(tmp_path / "run", episodes=4, name="novice", results=rows))
+    told = {row["what"]: row for row in runs.read_rows(rows)}
+    walks, novice = told["walker"], told["novice"]
+    assert walks["return"] > 20
+    assert walks["falls"] == 0
+    assert walks["velocity_error"] < 0.35
+    assert novice["episodes"] == 4
+    assert novice["up"] == 0  # dropped, it lies there
+    with pytest.raises(Failed, match="is no run of a getup or footstand task"):
+        standing.main(standing.Args(walker))
+    with pytest.raises(Failed, match="is no run of a joystick task"):
+        walking.main(walking.Args(tmp_path / "run"))
 
 
 @pytest.mark.slow
