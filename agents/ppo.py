@@ -128,10 +128,11 @@ class PPO:
         return memoryless(act)
 
     def warm(self, state: State, params: Params) -> State:
-        """`state` with the actor of `deploy`'s `params`; its critic knows nothing of it yet."""
-        return state._replace(
-            actor=trainable(params["actor"], self.tx(state.lr)), obs=params["obs"]
-        )
+        """`state` with the mean of `deploy`'s `params`: who has learned hardly explores, so the
+        std is as `state` has it, and its critic knows nothing yet."""
+        std = {"log_std": state.actor.params["params"]["log_std"]}
+        actor = {"params": params["actor"]["params"] | std}
+        return state._replace(actor=trainable(actor, self.tx(state.lr)), obs=params["obs"])
 
     def gaussian(self, params: Params, obs: Array, action_dim: int) -> tuple[Array, Array]:
         """Mean and log_std [..., A]; `obs` [..., O] is normalised already."""

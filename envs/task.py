@@ -46,6 +46,7 @@ class TaskSpec:
     cameras: tuple[Camera, ...] = ()
     command: tuple[tuple[str, str, float, float], ...] = ()  # its numbers: name, unit, least, most
     speeds: tuple[float, ...] = ()  # most of each actuator's joint, in its unit a second
+    max_tilt: float = 180.0  # degrees; a robot that leans more has failed
     omniscient: bool = False  # its policy sees all that the critic does: a teacher, for no robot
     rescale: bool = True  # actions in [-1, 1]; False: in the actuators' own range, not clipped
     derived: Literal["current", "lagged"] = "current"  # lagged: one substep late, as Gymnasium's

@@ -65,6 +65,7 @@ class Deployer:
             command=export.channels(task.spec.command),
             control_dt=task.spec.control_dt,
             physics_dt=float(task.model().opt.timestep),
+            max_tilt=task.spec.max_tilt,
         )
         carry = memory, self.policy.init(params)
         return export.Exporter(spec, task.model(), self._step, params, carry)

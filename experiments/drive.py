@@ -111,14 +111,14 @@ def together(path: Path, script: Path, log: Path, args: Args, *more: str) -> Non
         "--runtime", args.runtime,
     ])  # fmt: skip
     try:
-        codes = [process.wait(WAIT) for process in (robot, policy)]
+        ended, _ = (process.wait(WAIT) for process in (robot, policy))
     except subprocess.TimeoutExpired:
         raise ValueError("The robot or its policy hangs: neither has ended in time.") from None
     finally:
         for process in (robot, policy):
             process.kill()
             process.wait()
-    if any(codes):
+    if ended:  # a policy that ends ill, and leaves its robot standing, has said so
         raise ValueError("The robot and its policy did not come to the end; they say why above.")
 
 

@@ -37,8 +37,9 @@ class Args:
     unroll: int = 64  # steps of each world per iteration
     physics: Literal["auto", "native", "mjx"] = "auto"  # auto: native on CPU, else mjx
     threads: int = 0  # for physics and XLA alike; 0: all this process has
-    start_from: Path | None = None  # a run on a like task, whose actor every seed begins with
+    start_from: Path | None = None  # a run on a like task, whose mean every seed begins with
     mirror: bool = False  # left and right are alike, if they are to the task
+    stagger: bool = False  # worlds begin anywhere in their time: no batch is of one age alone
     anneal: bool = True  # the learning rate falls to zero, unless agent.target_kl steers it
     evals: int = 0  # times that the policy is judged while it trains
     eval_episodes: int = 32
@@ -67,6 +68,8 @@ def begin(args: Args, env: Env, key: Key) -> Run:
     policy, params = args.agent.policy(True, env.action_dim), args.agent.deploy(agent)
     context = args.env.beginner()
     worlds = rollout.start(env, policy, params, worlds_key, args.num_envs, context)
+    if args.stagger:
+        worlds = rollout.staggered(env, worlds, worlds_key)
     return Run(agent, worlds, key, jnp.int32(0))
 
 

@@ -52,6 +52,12 @@ def start(
     return Worlds(state, carry, jnp.zeros(num_envs), jnp.zeros(num_envs, jnp.int32))
 
 
+def staggered(env: Env, worlds: Worlds, key: Key) -> Worlds:
+    """Fresh worlds, so much into their episodes' time that these do not end all at once."""
+    t = jax.random.randint(key, worlds.episode_length.shape, 0, env.horizon)
+    return worlds._replace(state=worlds.state._replace(t=t))
+
+
 def collect(
     env: Env, policy: Policy, params: Params, worlds: Worlds, key: Key, length: int
 ) -> tuple[Worlds, Transition, Episodes]:

@@ -56,6 +56,7 @@ class Spec:
     command: tuple[Channel, ...]
     control_dt: float  # s between calls
     physics_dt: float  # s between the steps of the model it was trained on
+    max_tilt: float  # degrees; a robot that leans more has failed
 
     @cached_property  # every message has it
     def hash(self) -> bytes:
@@ -89,6 +90,8 @@ def from_facts(facts: dict[str, Any]) -> Spec:
     for name in ("control_dt", "physics_dt"):
         if not (isinstance(facts[name], float) and 0 < facts[name] < math.inf):
             raise ValueError(f"its {name} is {facts[name]!r} and no time")
+    if not 0 < facts["max_tilt"] <= 180:
+        raise ValueError(f"its max_tilt is {facts['max_tilt']!r}, and not in degrees up to 180")
     for actuator in facts["actuators"]:
         for name in ("kp", "kd", "torque", "speed"):
             if not actuator[name] >= 0:
@@ -100,4 +103,5 @@ def from_facts(facts: dict[str, Any]) -> Spec:
         command=tuple(Channel(**x) for x in facts["command"]),
         control_dt=facts["control_dt"],
         physics_dt=facts["physics_dt"],
+        max_tilt=facts["max_tilt"],
     )

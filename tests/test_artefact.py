@@ -50,7 +50,9 @@ def act(params: Any, carry: Any, readings: Any, command: Any) -> Any:
 def exported(step: Any) -> Artefact:
     sensors = export.sensors(MODEL, MEASURED)
     motors = export.actuators(MODEL, ("turn", "push"), MEASURED, (0.5, 0), (20, 1))
-    spec = Spec("arm", sensors, motors, export.channels([("haste", "1", -1, 1)]), 0.02, 0.002)
+    spec = Spec(
+        "arm", sensors, motors, export.channels([("haste", "1", -1, 1)]), 0.02, 0.002, 180.0
+    )
     rng = np.random.default_rng(0)
     params = {"in": rng.normal(size=(2, 6)).astype("f4"), "out": np.array([1, 0.1], np.float32)}
     carry = {"last": np.zeros(2, np.float32), "ticks": np.int32(0)}

@@ -10,7 +10,7 @@ import pytest
 from rl import artefact
 from rl.bridge import __main__ as bridge
 from rl.bridge import runner
-from rl.bridge.limiter import Limits
+from rl.bridge.limiter import Limiter, Limits
 from rl.bridge.simulator import Robot
 
 PATH = Path(__file__).parent.parent / "benchmarks" / "policies" / "go2-joystick-flat"
@@ -132,6 +132,7 @@ def test_a_robot_whose_motors_are_in_another_order_than_its_models_is_refused(
     [
         ({"control_dt": 0.0}, "its control_dt is 0.0 and no time"),
         ({"physics_dt": float("nan")}, "its physics_dt is nan and no time"),
+        ({"max_tilt": float("nan")}, "its max_tilt is nan"),
         ({"kp": -35.0}, "the kp of FR_hip is -35.0"),
         ({"torque": float("nan")}, "the torque of FR_hip is nan"),
     ],
@@ -140,7 +141,7 @@ def test_a_spec_of_no_robot_is_refused(
     change: dict[str, float], why: str, found: artefact.Artefact, tmp_path: Path
 ) -> None:
     spec = found.spec
-    if "control_dt" in change or "physics_dt" in change:
+    if change.keys() & {"control_dt", "physics_dt", "max_tilt"}:
         spec = replace(spec, **change)
     else:
         first = replace(spec.actuators[0], **change)
@@ -148,3 +149,20 @@ def test_a_spec_of_no_robot_is_refused(
     replace(found, spec=spec).write(tmp_path / "bad.zip")
     with pytest.raises(ValueError, match=why):
         artefact.read(tmp_path / "bad.zip")
+
+
+@pytest.mark.parametrize(("task", "asked", "limit"), [(60, 180, 60), (60, 40, 40), (180, 180, 180)])
+def test_who_asks_for_less_tilt_is_heard(
+    task: float, asked: float, limit: float, found: artefact.Artefact
+) -> None:
+    spec, rest = (
+        replace(found.spec, max_tilt=task),
+        np.array([m.rest for m in found.spec.actuators]),
+    )
+    told = {sensor.name: np.zeros(sensor.size) for sensor in spec.sensors}
+    for degrees in (limit - 1, limit + 1):
+        half = np.radians(degrees) / 2
+        told["orientation"] = np.array([np.cos(half), 0, np.sin(half), 0])
+        limiter = Limiter(spec, Limits(max_tilt=asked))
+        made = limiter.tick(1, rest, told, 0.0, np.zeros(3))
+        assert made.damp == (limit < degrees <= 180)

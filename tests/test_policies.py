@@ -49,12 +49,14 @@ def test_learning_starts_from_a_policy_and_goes_on_without_it(
     start, out = tmp_path / "start", tmp_path / "run"
     shutil.copytree(POLICIES / "half-cheetah-ppo", start)
     words = [*CHEETAH, "--start-from", str(start), "--seeds", "2", "--out", str(out)]
-    words += ["--agent.lr", "1e-30"]  # which moves nothing
+    words += ["--agent.lr", "1e-30", "--agent.std", "0.2"]  # which moves nothing
     monkeypatch.setattr(sys, "argv", ["ppo", *words])
     ppo.main(cli.parse(ppo.Args, words))
     old, new = play.load(start)[2], [play.load(out, seed)[2] for seed in (0, 1)]
     for params in new:
-        jax.tree.map(np.testing.assert_array_equal, params["actor"], old["actor"])
+        actor, begun = params["actor"]["params"], old["actor"]["params"]
+        np.testing.assert_allclose(np.exp(actor["log_std"]), 0.2, rtol=1e-6)
+        jax.tree.map(np.testing.assert_array_equal, actor | {"log_std": begun["log_std"]}, begun)
         assert float(params["obs"].count) == float(old["obs"].count) + 64
     shutil.rmtree(start)
     manifest = runs.read_manifest(out)

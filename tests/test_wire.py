@@ -20,7 +20,7 @@ MOTORS = tuple(
     Actuator(name, "rad", -1, 1, 0, 30, 1, 5, 20, f"{name}_pos", "") for name in ("left", "right")
 )
 SENSORS = Sensor("left_pos", 1, "rad", "left"), Sensor("gyro", 3, "rad/s", "imu")
-SPEC = Spec("arm", SENSORS, MOTORS, (Channel("haste", "1", -1, 1),), 0.02, 0.002)
+SPEC = Spec("arm", SENSORS, MOTORS, (Channel("haste", "1", -1, 1),), 0.02, 0.002, 60.0)
 NOTHING = np.zeros(0, "<f4")
 
 
@@ -142,7 +142,8 @@ def test_a_message_of_another_spec_or_kind_is_not_taken() -> None:
 
 
 CHANGES = [
-    {"name": "leg"}, {"control_dt": 0.01}, {"physics_dt": 0.001}, {"sensors": SENSORS[::-1]},
+    {"name": "leg"}, {"control_dt": 0.01}, {"physics_dt": 0.001}, {"max_tilt": 90.0},
+    {"sensors": SENSORS[::-1]},
     {"actuators": MOTORS[::-1]}, {"command": ()}, {"actuators": (MOTORS[0],)},
     {"actuators": (MOTORS[0], replace(MOTORS[1], kp=31))},
     {"sensors": (SENSORS[0], replace(SENSORS[1], frame="trunk"))},

@@ -97,7 +97,9 @@ class Joystick(Task):
     def spec(self) -> TaskSpec:
         command = tuple((name, unit, -most, most) for name, unit, most in COMMAND)
         when = "lagged" if self.playground_timing else "current"
-        return self.legged.spec(self.measured, command, derived=when, omniscient=self.omniscient)
+        return self.legged.spec(
+            self.measured, command, derived=when, omniscient=self.omniscient, max_tilt=60.0
+        )
 
     @property
     def disturbance(self) -> Disturbance:

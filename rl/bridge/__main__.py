@@ -14,7 +14,7 @@ import numpy as np
 import tyro
 
 from rl import artefact
-from rl.bridge.limiter import Limits
+from rl.bridge.limiter import DAMPING, Limits
 from rl.bridge.wire import Link
 
 Address = str  # host:port
@@ -64,10 +64,14 @@ def run(args: Run) -> None:
     end, tally = runner.run(), runner.tally
     p50, p99 = np.percentile(tally.took or [0.0], (50, 99)) * 1e3
     print(f"{end:8} {tally.ticks} ticks of {p50:.2f} ms (99%: {p99:.2f} ms)")
+    if tally.late:
+        print(f"late     {tally.late} ticks without a new state, which held the last targets")
     if tally.limited:
         print(f"limited  {tally.limited} ticks, at last for {tally.why}")
     if end == "lost":
         sys.exit("error: The robot fell silent.")
+    if runner.limiter.mode == DAMPING:
+        sys.exit(f"error: The robot was damped at the end: {runner.limiter.why}.")
 
 
 def sim(args: Sim) -> None:

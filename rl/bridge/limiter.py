@@ -21,7 +21,7 @@ RUN, HOLD, DAMPING = "run", "hold", "damping"
 class Limits:
     max_age: float = 0.1  # s, of a state that may still be acted upon
     hold_s: float = 0.5  # s of holding before damping
-    max_tilt: float = 60.0  # degrees
+    max_tilt: float = 180.0  # degrees, if the policy's task has no less
     damping: float = 2.0  # N m s/rad, of each motor that is damped
     speed: float = 1.0  # share of the joints' speeds that targets may move at
 
@@ -46,6 +46,7 @@ class Limiter:
         self.low, self.high, self.rest = column("low"), column("high"), column("rest")
         self.kp, self.kd, self.torque = column("kp"), column("kd"), column("torque")
         self.step = limits.speed * column("speed") * spec.control_dt  # most change in a tick
+        self.max_tilt = min(limits.max_tilt, spec.max_tilt)
         self.reset()
 
     def reset(self) -> None:
@@ -75,7 +76,7 @@ class Limiter:
 
     def _judge(self, wished: Any, readings: Mapping[str, np.ndarray], age: float) -> None:
         """Which mode this tick is in."""
-        if (tilt := tilt_of(readings)) > self.limits.max_tilt:
+        if (tilt := tilt_of(readings)) > self.max_tilt:
             self.mode, self.why = DAMPING, f"tilted by {tilt:.0f} degrees"
             return
         if fault := self._fault(wished, readings, age):

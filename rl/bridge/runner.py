@@ -10,11 +10,11 @@ import numpy as np
 
 from rl.artefact import Deployed
 from rl.bridge import wire
-from rl.bridge.limiter import DAMPING, Limiter, Limits
+from rl.bridge.limiter import RUN, Limiter, Limits
 from rl.bridge.wire import Link, State
 from rl.spec import Spec
 
-PATIENCE = 10.0  # s that a robot may take to answer the first greeting
+PATIENCE = 10.0  # s that a robot may take to answer the first greeting, or a step in lock step
 ROUNDING = 1e-6  # of a command that was float32
 LOST_S = 2.0  # s of silence after which a robot is given up
 
@@ -27,6 +27,7 @@ class Tally:
 
     ticks: int = 0
     limited: int = 0  # ticks whose targets were not those wished for
+    late: int = 0  # ticks with no new state to act on
     why: str = ""  # the last reason that the policy was not followed
     took: list[float] = field(default_factory=list)  # s, of each tick
 
@@ -54,9 +55,12 @@ class Runner:
 
     def run(self) -> str:
         """How it ended."""
-        dt, heard = self.policy.spec.control_dt, time.monotonic()
-        last, tick = None, heard
+        heard = tick = time.monotonic()
+        last = None
         while True:
+            # In lock step the robot's time stands still, and its states do not age.
+            waits = last is not None and last.waits
+            dt, lost = (PATIENCE, PATIENCE) if waits else (self.policy.spec.control_dt, LOST_S)
             got = self.link.receive(max(tick + dt - time.monotonic(), 0.0))
             now = time.monotonic()
             if got and got[0].kind == wire.BYE:
@@ -68,9 +72,9 @@ class Runner:
                 self._act(state, age=0.0)
             elif now >= tick + dt:
                 tick = now
-                if last is not None:
+                if last is not None and not waits:
                     self._act(last, age=now - heard)
-                if now - heard > LOST_S:
+                if now - heard >= lost:
                     return "lost"
 
     def _act(self, state: State, age: float) -> None:
@@ -85,9 +89,12 @@ class Runner:
         self.link.send(wire.command_message(self.policy.spec, command, state.time))
         self.tally.ticks += 1
         self.tally.took.append(time.perf_counter() - began)
-        if age or self.limiter.mode == DAMPING or np.abs(command.targets - wished).max() > 1e-6:
+        self.tally.late += age > 0
+        followed = self.limiter.mode == RUN
+        if not followed or np.abs(command.targets - wished).max() > 1e-6:
             self.tally.limited += 1
-            self.tally.why = self.limiter.why or "limits of position, rate or torque"
+            limits = "limits of position, rate or torque"
+            self.tally.why = limits if followed else self.limiter.why
 
     def _asked(self, t: float) -> np.ndarray:
         """The operator's command, within its range."""

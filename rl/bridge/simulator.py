@@ -52,6 +52,7 @@ class Robot:
                 "at most."
             )
         model.opt.timestep = 1 / hz
+        self.least_upright = np.cos(np.radians(spec.max_tilt))
         spec.require(*_ordered(model, spec), "The model")
         self.data = mujoco.MjData(model)
         self.servos = [model.actuator(a.name).id for a in spec.actuators]
@@ -100,8 +101,8 @@ class Robot:
 
     @property
     def fallen(self) -> bool:
-        """Its first body has turned over."""
-        return bool(self.data.xmat[1].reshape(3, 3)[2, 2] < 0)
+        """Its first body has turned over, which is no part of what it does."""
+        return bool(self.data.xmat[1].reshape(3, 3)[2, 2] < min(0, self.least_upright))
 
     def facts(self) -> dict[str, Any]:
         """A row of the log: what the last step led to, and what led to it."""
@@ -149,7 +150,8 @@ class Simulator:
         end, silent, began = round(seconds / dt), 0.0, time.monotonic()
         for t in range(end):
             self.seq += 1
-            state = State(self.seq, (number * end + t) * dt, robot.readings(), reset=t == 0)
+            now = (number * end + t) * dt
+            state = State(self.seq, now, robot.readings(), t == 0, waits=not self.realtime)
             self.link.send(wire.state_message(robot.spec, state))
             due = began + (t + 1) * dt
             # In lock step who did not answer in time has gone: nobody waits for it again.

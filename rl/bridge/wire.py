@@ -19,6 +19,7 @@ HEAD = struct.Struct("<4sBBH8sQd")
 MAGIC, VERSION = b"rrlb", 1
 HELLO, STATE, COMMAND, BYE = range(4)
 RESET = 1  # flag of a state: an episode begins, forget the one before
+WAITS = 4  # flag of a state: the robot's time stands still until it is answered
 DAMP = 2  # flag of a command: no stiffness, whatever its numbers say
 MOST = 65_000  # bytes of a datagram
 
@@ -66,6 +67,7 @@ class State(NamedTuple):
     time: float  # s
     readings: dict[str, np.ndarray]
     reset: bool
+    waits: bool = False  # lock step
 
 
 class Command(NamedTuple):
@@ -81,7 +83,7 @@ class Command(NamedTuple):
 
 def state_message(spec: Spec, state: State) -> Message:
     numbers = np.concatenate([state.readings[sensor.name] for sensor in spec.sensors])
-    flags = RESET if state.reset else 0
+    flags = RESET * state.reset | WAITS * state.waits
     return Message(STATE, flags, spec.hash, state.seq, state.time, numbers.astype("<f4"))
 
 
@@ -93,7 +95,8 @@ def state_of(spec: Spec, message: Message) -> State | None:
     parts = np.split(message.numbers, np.cumsum(sizes)[:-1])
     names = [sensor.name for sensor in spec.sensors]
     readings = dict(zip(names, parts, strict=True))
-    return State(message.seq, message.time, readings, bool(message.flags & RESET))
+    reset, waits = (bool(message.flags & flag) for flag in (RESET, WAITS))
+    return State(message.seq, message.time, readings, reset, waits)
 
 
 def command_message(spec: Spec, command: Command, time: float) -> Message:

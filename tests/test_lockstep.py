@@ -1,0 +1,47 @@
+"""Lock step, in which neither loses time, and what a policy says that was damped."""
+
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.test_bridge import bridge, ended, free_address
+
+POLICY = Path(__file__).parent.parent / "benchmarks" / "policies" / "go2-joystick-flat"
+PATH = POLICY / "artefact-0.zip"
+
+
+@pytest.mark.parametrize("who", ["sim", "run"])
+def test_in_lock_step_a_pause_of_either_changes_nothing(who: str, tmp_path: Path) -> None:
+    found = []
+    for pause in (False, True):
+        address, log = free_address(), tmp_path / f"{pause}.npz"
+        sim = bridge("sim", PATH, "--address", address, "--seconds", 60, "--log", log)
+        run = bridge("run", PATH, "--robot", address, "--command", "0.5", "0", "0")
+        if pause:
+            assert "running" in run.stdout.readline()
+            one = sim if who == "sim" else run
+            time.sleep(0.2)
+            one.send_signal(signal.SIGSTOP)
+            time.sleep(3.0)  # beyond what silence it bears of a robot in real time
+            assert one.poll() is None
+            one.send_signal(signal.SIGCONT)
+        for process in (run, sim):
+            code, said = ended(process)
+            assert code == 0, said
+            assert "late" not in said
+        found.append(dict(np.load(log)))
+    for name, x in found[0].items():
+        np.testing.assert_array_equal(x, found[1][name], err_msg=name)
+
+
+def test_a_policy_that_is_damped_at_the_end_says_so() -> None:
+    address = free_address()
+    sim = bridge("sim", PATH, "--address", address, "--seconds", 1)
+    run = bridge("run", PATH, "--robot", address, "--limits.max-tilt", "1e-6")
+    code, said = ended(run)
+    assert code == 1
+    assert "error: The robot was damped at the end: tilted by" in said
+    assert ended(sim)[0] == 0
