@@ -158,11 +158,11 @@ def video(
     control_dt: float,
     captions: Sequence[str] = (),
 ) -> None:
-    """Write poses [T, nq], `control_dt` s apart, as mp4 in real time, at most 50 pictures a second.
+    """Write poses [T, nq], `control_dt` s apart, as mp4 in real time, at most 25 pictures a second.
 
     `captions` are written below each, if there are any.  Raises CannotRender.
     """
-    stride = max(1, round(1 / (50 * control_dt)))
+    stride = max(1, round(1 / (25 * control_dt)))
     fps = round(1 / (control_dt * stride))
     pictures = frames(model, qpos[::stride])
     if captions:

@@ -7,7 +7,7 @@ import math
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -77,12 +77,18 @@ def load(run: Path, seed: int | None = None) -> tuple[Simulation, Policy, Params
     return env, agent.policy(explore=False, action_dim=env.action_dim), params
 
 
-def episode(env: Simulation, policy: Policy, params: Params, key: Key) -> tuple[np.ndarray, float]:
-    """Poses [T, nq] of one episode and its return."""
+class Episode(NamedTuple):
+    poses: np.ndarray  # [T, nq]
+    commands: np.ndarray  # [T, C]
+    total: float  # return
+
+
+def episode(env: Simulation, policy: Policy, params: Params, key: Key) -> Episode:
 
     def tick(worlds: rollout.Worlds, key: Key) -> Any:
+        asked = worlds.state.sim.command if env.task.spec.command else jnp.zeros((1, 0))
         worlds, seen, _ = rollout.collect(env, policy, params, worlds, key, 1)
-        return worlds, (worlds.state.sim.data, seen)
+        return worlds, (worlds.state.sim.data, asked, seen)
 
     def whole(key: Key) -> Any:
         start_key, key = jax.random.split(key)
@@ -90,11 +96,11 @@ def episode(env: Simulation, policy: Policy, params: Params, key: Key) -> tuple[
         first = worlds.state.sim.data
         return first, jax.lax.scan(tick, worlds, jax.random.split(key, env.horizon))[1]
 
-    first, (data, seen) = jax.device_get(jax.jit(whole)(key))
+    first, (data, asked, seen) = jax.device_get(jax.jit(whole)(key))
     poses = np.concatenate([env.physics.qpos(first), env.physics.qpos(data)[:, 0]])
     over = (seen.terminated | seen.truncated).ravel()
     length = int(over.argmax()) + 1 if over.any() else env.horizon
-    return poses[:length], float(seen.reward.ravel()[:length].sum())
+    return Episode(poses[:length], asked[:length, 0], float(seen.reward.ravel()[:length].sum()))
 
 
 def looks(task: Task, meshes: Path | None) -> mujoco.MjModel:
@@ -106,13 +112,23 @@ def film(run: Path, seed: int | None, meshes: Path | None = None) -> None:
     """Write run/video.mp4, of `seed` if named, and say so, or why it cannot be."""
     env, policy, params = load(run, seed)
     model = looks(env.task, meshes)
-    poses, total = episode(env, policy, params, jax.random.key(0))
-    shown = poses[: math.ceil(FILM / env.control_dt)]
+    found = episode(env, policy, params, jax.random.key(0))
+    shown = found.poses[: math.ceil(FILM / env.control_dt)]
+    channels = env.task.spec.command
+    captions = [
+        "   ".join(
+            f"{name} {x:+.1f} {unit}" for (name, unit, *_), x in zip(channels, row, strict=True)
+        )
+        for row in found.commands[: len(shown)]
+    ]
     path = run / ("video.mp4" if seed is None else f"video-{seed}.mp4")
-    print(f"filming  {len(shown) * env.control_dt:.0f} s; --no-video leaves it out", flush=True)
+    print(
+        f"filming  {len(shown) * env.control_dt:.0f} s; it may take a minute (--no-video: none)",
+        flush=True,
+    )
     try:
-        render.video(path, model, shown, env.control_dt)
-        print(f"video    {path} (return {total:.1f})")
+        render.video(path, model, shown, env.control_dt, captions if channels else ())
+        print(f"video    {path} (return {found.total:.1f})")
     except render.CannotRender as error:
         print(f"no video: {error}")
 
@@ -169,7 +185,7 @@ def main(args: Args) -> None:
     if (status := facts.get("status", "done")) != "done":
         print(f"note     the run is not done but {status}: this is the policy it has so far")
     if args.viewer:
-        poses, _ = episode(env, policy, params, jax.random.key(0))
+        poses = episode(env, policy, params, jax.random.key(0)).poses
         render.view(looks(env.task, args.meshes), poses, env.control_dt)
     elif args.video:
         film(args.run, args.seed, args.meshes)

@@ -51,7 +51,7 @@ def test_the_saved_policy_plays_as_it_was_judged(
     trained: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     env, policy, params = play.load(trained)
-    poses, total = play.episode(env, policy, params, ppo.jax.random.key(3))
+    poses, _, total = play.episode(env, policy, params, ppo.jax.random.key(3))
     assert len(poses) - total in (0, 1)  # a reward for each step, but for one that falls
     play.main(play.Args(trained, episodes=4, video=False))
     judged = json.loads((trained / "manifest.json").read_text())["eval_returns"]

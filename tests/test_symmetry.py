@@ -153,8 +153,9 @@ def test_the_image_of_a_robot_that_gets_up(kind: Any, measured: bool) -> None:
                 told._replace(before=before),
                 told_image._replace(before=exact(joints, before)),
             )
-        seen, _ = observe(raw, (), start.memory._replace(action=last))
-        seen_image, _ = observe(image, (), start.memory._replace(action=exact(joints, last)))
+        acted = "action" if kind is Getup else "targets"
+        seen, _ = observe(raw, (), start.memory._replace(**{acted: last}))
+        seen_image, _ = observe(image, (), start.memory._replace(**{acted: exact(joints, last)}))
         np.testing.assert_allclose(mirror.obs["policy"](seen), seen_image, atol=2e-6)
         known, known_image = privileged(raw, seen, told), privileged(image, seen_image, told_image)
         np.testing.assert_allclose(mirror.obs["critic"](known), known_image, rtol=1e-5, atol=1e-5)

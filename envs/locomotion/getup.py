@@ -1,7 +1,10 @@
 """A quadruped that was dropped gets up and stands.
 
-Reward and starts are those of MuJoCo Playground's Go1 getup task (Zakka et al. 2025,
-arXiv:2502.08844); actions move the joints from where they are measured to be.
+Starts and terms of the reward are those of MuJoCo Playground's Go1 getup task (Zakka et al. 2025,
+arXiv:2502.08844).  Its reward hardly changes until a robot is nearly upright, and is gone while
+joints are fast, so that a policy learned to lie still; here each bit of turning over pays, and
+speed costs a fiftieth.  Its actions move joints from where they are; here they are offsets from the
+standing pose, so that doing nothing stands.
 """
 
 from dataclasses import asdict, dataclass
@@ -24,10 +27,8 @@ from envs.locomotion.legged import (
     Memory,
     Robot,
     blank_memory,
-    gather,
     within,
 )
-from envs.locomotion.quadruped import ANGLES
 from envs.locomotion.terrain import Plane
 from envs.randomise import Ranges
 from envs.task import Readings, Start, Task, TaskSpec
@@ -58,7 +59,7 @@ class Weights:
     dof_pos_limits: float = -0.1
     torques: float = -1e-5
     dof_acc: float = -2.5e-7
-    dof_vel: float = -0.1
+    dof_vel: float = -0.002
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Getup(Task):
     robot: Suppress[Robot] = "go1"  # which, the name of a task says
     measured: bool = True  # the policy sees what the robot measures: not its own velocity
     dropped: float = 0.6  # chance to begin dropped; else it begins standing
-    action_scale: float = 0.5  # rad
+    action_scale: float = 1.5  # rad
     timestep: float = 0.004  # s, of physics
     noise: float = 1.0  # of the readings, x Playground's
     randomised: float = 0.0  # share of `ranges` to draw from
@@ -135,7 +136,7 @@ class Getup(Task):
 
     def control(self, action: Array, readings: Readings, memory: Memory) -> tuple[Array, Memory]:
         action = within(action)
-        targets = gather(readings, ANGLES) + self.action_scale * action
+        targets = jnp.asarray(self.legged.pose) + self.action_scale * action
         return targets, memory._replace(action=action, before=memory.action)
 
     def privileged(self, raw: Readings, obs: Obs, episode: Episode) -> Obs:
@@ -161,16 +162,16 @@ class Getup(Task):
     def terms(self, raw: Readings, action: Array, episode: Episode) -> Metrics:
         """Each term of the reward [], before its weight."""
         angles, speeds = self.legged.joints(raw)
-        lean = jnp.sum((raw["up"] - jnp.array([0.0, 0.0, 1.0])) ** 2)
-        height, force = jnp.minimum(raw["position"][2], self.tall), raw["actuator_force"]
-        upright, tall = lean < 0.01, self.tall - height < 0.005
+        turned = (1 + raw["up"][2]) / 2  # 0 of a robot on its back, 1 of one that is upright
+        height, force = jnp.clip(raw["position"][2], 0, self.tall), raw["actuator_force"]
+        stands = (turned > 0.9975) & (self.tall - height < 0.005)
         square = lambda x: jnp.sum(x**2)  # noqa: E731
         jerk = action - 2 * episode.action + episode.before
         return {
-            "orientation": jnp.exp(-2 * lean),
-            "torso_height": jnp.exp(height) - 1,
-            "posture": jnp.exp(-0.5 * square(angles)) * upright,
-            "stand_still": jnp.exp(-0.5 * square(action)) * (upright & tall),
+            "orientation": turned,
+            "torso_height": height / self.tall * turned**2,
+            "posture": jnp.exp(-0.25 * square(angles)) * turned**2,
+            "stand_still": jnp.exp(-0.5 * square(action)) * stands,
             "action_rate": square(action - episode.action) + square(jerk),
             "dof_pos_limits": self.legged.beyond(angles, self.legged.soft_limits(SOFT)),
             "torques": jnp.linalg.norm(force) + jnp.abs(force).sum(),

@@ -12,7 +12,7 @@ UNSEEN = 3  # the first group of geoms that is not drawn
 
 
 def add(spec: mujoco.MjSpec) -> None:
-    """A sky, a chequered ground, a light, and a camera that goes with the robot."""
+    """A sky, a chequered ground, a light and a camera that go with the robot."""
     sideways, upward = (0.8575, -0.5145, 0.0), (0.1669, 0.2782, 0.9459)  # of its picture
     camera = spec.body("trunk").add_camera(name="beside", pos=(-0.72, -1.2, 0.48))
     camera.mode = mujoco.mjtCamLight.mjCAMLIGHT_TRACK
@@ -35,9 +35,9 @@ def add(spec: mujoco.MjSpec) -> None:
     names = [""] * mujoco.mjtTextureRole.mjNTEXROLE
     names[mujoco.mjtTextureRole.mjTEXROLE_RGB] = "ground"
     spec.add_material(name="ground", textures=names, texrepeat=(2, 2), texuniform=True)
-    spec.worldbody.add_light(
-        pos=(0, 0, 4), dir=(0, 0, -1), type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL
-    )
+    light = spec.body("trunk").add_light(pos=(0, 0, 4), dir=(0, 0, -1))  # a shadow ends near it
+    light.type = mujoco.mjtLightType.mjLIGHT_DIRECTIONAL
+    light.mode = mujoco.mjtCamLight.mjCAMLIGHT_TRACK
 
 
 def dress(spec: mujoco.MjSpec, folder: Path) -> None:
