@@ -171,4 +171,4 @@ def summary(found: Any) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    guard(lambda: main(tyro.cli(Args)))
+    guard(lambda: main(tyro.cli(Args, prog="python -m benchmarks.lockstep")))

@@ -73,4 +73,4 @@ def main(args: Args) -> None:
 
 
 if __name__ == "__main__":
-    guard(lambda: main(tyro.cli(Args)))
+    guard(lambda: main(tyro.cli(Args, prog="python -m benchmarks.published")))

@@ -108,4 +108,4 @@ def rms(squares: np.ndarray, lengths: np.ndarray) -> float:
 
 
 if __name__ == "__main__":
-    guard(lambda: main(tyro.cli(Args)))
+    guard(lambda: main(tyro.cli(Args, prog="python -m benchmarks.walking")))

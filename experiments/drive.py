@@ -6,6 +6,7 @@ Neither process knows of training.  What comes of it is a video with the command
 and a plot of commanded and achieved velocity, contacts and torques.
 """
 
+import os
 import socket
 import subprocess
 import sys
@@ -71,7 +72,12 @@ def main(args: Args) -> None:
     if args.script:  # whose faults are better told before it drives, as those of meshes are
         runner.script(found.spec, args.script)
     out = args.out or path.parent
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"--out {out} cannot be made: {error.strerror}.") from None
+    if not os.access(out, os.W_OK):
+        raise ValueError(f"{out} cannot be written to: name another folder with --out.")
     script = args.script or tour(out / "drive.csv", len(found.spec.command))
     model = mujoco.MjModel.from_binary_path("m.mjb", {"m.mjb": found.model})
     if args.meshes:
@@ -180,4 +186,4 @@ def plot(path: Path, found: Artefact, log: dict[str, Any], achieved: np.ndarray)
 
 
 if __name__ == "__main__":
-    cli.guard(lambda: main(tyro.cli(Args)))
+    cli.guard(lambda: main(tyro.cli(Args, prog="python -m experiments.drive")))

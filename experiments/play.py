@@ -207,4 +207,4 @@ def _made(config: dict[str, Any], parts: dict[str, type]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    cli.guard(lambda: main(tyro.cli(Args)))
+    cli.guard(lambda: main(tyro.cli(Args, prog="python -m experiments.play")))

@@ -21,7 +21,7 @@ from safetensors.numpy import load, save
 from rl.program import Equation, Program
 from rl.spec import Sensor, Spec, from_facts
 
-SCHEMA = 1
+SCHEMA = 2  # 1 does not say how far the robot may lean
 TOLERANCE = 1e-5  # of targets, in units of the actuators: float32 on another machine
 HASHES = "hashes.json"
 PARTS = "spec.json", "program.json", "policy.stablehlo", "arrays.safetensors", "model.mjb"
@@ -179,7 +179,10 @@ def _jax_call(found: Artefact) -> Callable[..., Leaves]:
     import jax  # a robot that runs with numpy has no JAX
     from jax import export
 
-    compiled = jax.jit(export.deserialize(bytearray(found.compiled)).call)
+    try:
+        compiled = jax.jit(export.deserialize(bytearray(found.compiled)).call)
+    except Exception as error:  # whatever JAX makes of a program that is none
+        raise ValueError(f"This JAX cannot read the artefact's program: {error!r}.") from error
     params = [jax.numpy.asarray(x) for x in found.params]
     return lambda carry, readings, command: compiled(params, list(carry), readings, command)
 

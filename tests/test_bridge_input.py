@@ -151,6 +151,12 @@ def test_a_spec_of_no_robot_is_refused(
         artefact.read(tmp_path / "bad.zip")
 
 
+def test_a_program_that_is_none_is_refused(found: artefact.Artefact) -> None:
+    for noise in (b"", b"none", found.compiled[:-100]):
+        with pytest.raises(ValueError, match="This JAX cannot read the artefact's program"):
+            artefact.deploy(replace(found, compiled=noise), "jax")
+
+
 @pytest.mark.parametrize(("task", "asked", "limit"), [(60, 180, 60), (60, 40, 40), (180, 180, 180)])
 def test_who_asks_for_less_tilt_is_heard(
     task: float, asked: float, limit: float, found: artefact.Artefact

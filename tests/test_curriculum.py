@@ -14,10 +14,12 @@ from envs.locomotion.curriculum import LEAST, Context
 from envs.locomotion.joystick import Joystick
 
 
-def after(level: int, reach: float, tracked: float, fell: bool, seed: int = 0) -> tuple[int, float]:
+def after(
+    level: int, reach: float, tracked: float, fell: bool, seed: int = 0, levels: int = 5
+) -> tuple[int, float]:
     lived = Context(jnp.int32(level), jnp.float32(reach))
     key = jax.random.key(seed)
-    got = curriculum.following(key, lived, jnp.float32(tracked), jnp.bool(fell), levels=5)
+    got = curriculum.following(key, lived, jnp.float32(tracked), jnp.bool(fell), levels)
     return int(got.level), round(float(got.reach), 3)
 
 
@@ -25,7 +27,8 @@ def after(level: int, reach: float, tracked: float, fell: bool, seed: int = 0) -
     ("lived", "episode", "want"),
     [
         ((1, 0.7), (0.9, False), (2, 0.8)),
-        ((1, 0.7), (0.7, False), (1, 0.7)),
+        ((1, 0.7), (0.75, False), (2, 0.8)),
+        ((1, 0.7), (0.65, False), (1, 0.7)),
         ((1, 0.7), (0.9, True), (0, 0.7)),
         ((1, 0.7), (0.4, False), (1, 0.6)),
         ((0, LEAST), (0.1, True), (0, LEAST)),
@@ -34,6 +37,11 @@ def after(level: int, reach: float, tracked: float, fell: bool, seed: int = 0) -
 )
 def test_harder_when_mastered_easier_when_lost(lived: Any, episode: Any, want: Any) -> None:
     assert after(*lived, *episode) == want
+
+
+def test_a_plane_asks_for_more_than_steps_do() -> None:
+    for tracked, reach in ((0.75, 0.7), (0.85, 0.8)):
+        assert after(0, 0.7, tracked, False, levels=1) == (0, reach)
 
 
 def test_who_masters_the_last_level_is_sent_to_any() -> None:

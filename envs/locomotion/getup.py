@@ -170,7 +170,7 @@ class Getup(Task):
         return {
             "orientation": turned,
             "torso_height": height / self.tall * turned**2,
-            "posture": jnp.exp(-0.25 * square(angles)) * turned**2,
+            "posture": jnp.exp(-0.1 * square(angles)) * turned**2,
             "stand_still": jnp.exp(-0.5 * square(action)) * stands,
             "action_rate": square(action - episode.action) + square(jerk),
             "dof_pos_limits": self.legged.beyond(angles, self.legged.soft_limits(SOFT)),
