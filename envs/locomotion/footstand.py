@@ -2,8 +2,9 @@
 
 Starts and most of the reward are those of MuJoCo Playground's Go1 footstand task (Zakka et al.
 2025, arXiv:2502.08844); actions move the targets from where they are.  The penalty of a contact is
-for the front feet, as its code means it, and not for all four.  Standing pays as such, and not only
-nearly standing; and the policy is told where its targets are, which its last action does not say.
+for the front feet, as its code means it, and not for all four.  Standing pays as such, the longer
+and the stiller the more, or a robot hops up and down; and the policy is told where its targets are,
+which its last action does not say.
 """
 
 from dataclasses import asdict, dataclass
@@ -48,6 +49,7 @@ class Weights:
     height: float = 1.0
     orientation: float = 1.0
     standing: float = 1.0
+    still: float = 1.0
     contact: float = -0.1
     action_rate: float = 0.0
     dof_pos_limits: float = -0.5
@@ -91,7 +93,7 @@ class Footstand(Task):
     @property
     def mirror(self) -> Mirror:
         policy = symmetry.frame(self.measured)
-        critic = joined(policy, symmetry.TRUTHS, SAME)
+        critic = joined(policy, symmetry.TRUTHS, SAME, SAME)
         return Mirror({"policy": policy, "critic": critic}, symmetry.JOINTS)
 
     def model(self) -> mujoco.MjModel:
@@ -127,7 +129,8 @@ class Footstand(Task):
         return targets, Memory(targets)
 
     def privileged(self, raw: Readings, obs: Obs, episode: Episode) -> Obs:
-        return jnp.concatenate([obs, self.legged.truths(raw), raw["position"][2:]])
+        held = jnp.minimum(1, episode.held / HELD)[None]
+        return jnp.concatenate([obs, self.legged.truths(raw), raw["position"][2:], held])
 
     def advance(
         self, key: Key, raw: Readings, action: Array, command: tuple[()], episode: Episode
@@ -141,10 +144,13 @@ class Footstand(Task):
         angles, speeds = self.legged.joints(after)
         square = lambda x: jnp.sum(x**2)  # noqa: E731
         stands = self.stands(after)
+        up = stands & (episode.held + 1 >= HELD)
+        motion = square(after["velocity"]) + square(after["gyro"]) / 4
         parts = {
             "height": jnp.exp(jnp.minimum(after["position"][2], TALL) - TALL),
             "orientation": (0.5 * rearing(after) + 0.5) ** 2,
-            "standing": stands.astype(jnp.float32),
+            "standing": stands * jnp.minimum(1, 0.5 + 0.5 * episode.held / HELD),
+            "still": stands * jnp.exp(-motion),
             "contact": self.legged.feet(after).contact[:2].any().astype(jnp.float32),
             "action_rate": square(within(action) - episode.action),
             "dof_pos_limits": self.legged.beyond(angles, self.legged.soft_limits(SOFT)),
@@ -153,8 +159,7 @@ class Footstand(Task):
         }
         weights = asdict(self.weights)
         total = sum(weights[name] * x for name, x in parts.items())
-        up = stands & (episode.held + 1 >= HELD)
-        metrics = parts | {"stands": parts["standing"], "up": up.astype(jnp.float32)}
+        metrics = parts | {"stands": stands.astype(jnp.float32), "up": up.astype(jnp.float32)}
         return jnp.clip(total * CONTROL_DT, 0, 1e4), metrics
 
     def terminated(self, raw: Readings, episode: Episode) -> Array:
