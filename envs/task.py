@@ -84,6 +84,10 @@ class Task(Protocol):
 
     def model(self) -> mujoco.MjModel: ...
 
+    def whole(self) -> mujoco.MjModel:
+        """The model with all that may touch: what training can leave out, a robot has."""
+        return self.model()
+
     def dressed(self, meshes: Path) -> mujoco.MjModel:
         """The model with the meshes of a folder in the place of what it looks like."""
         raise ValueError("--meshes dresses a quadruped; this task has another robot.")

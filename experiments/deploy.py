@@ -68,7 +68,7 @@ class Deployer:
             max_tilt=task.spec.max_tilt,
         )
         carry = memory, self.policy.init(params)
-        return export.Exporter(spec, task.model(), self._step, params, carry)
+        return export.Exporter(spec, task.whole(), self._step, params, carry)
 
     def _step(
         self, params: Params, carry: PyTree, readings: Readings, command: Array

@@ -61,8 +61,8 @@ def main(args: Args) -> None:
         path = artefact_of(path, seed)
         if not path.exists():
             raise ValueError(
-                f"{args.run} has no artefact of seed {seed}: its seeds are {seeds}, and runs of "
-                "tasks that a robot could do write one with every checkpoint."
+                f"{path} is not there; the run's seeds are {seeds}, and it writes artefacts of "
+                "policies that read only what a robot measures (--env.measured)."
             )
     elif args.seed is not None:
         raise ValueError(f"--seed is for the directory of a run; {path} is none.")
@@ -82,7 +82,7 @@ def main(args: Args) -> None:
     model = mujoco.MjModel.from_binary_path("m.mjb", {"m.mjb": found.model})
     if args.meshes:
         model = play.looks(envs.make_task(found.spec.name), args.meshes)
-    together(path, script, out / "drive.npz", args)
+    well = together(path, script, out / "drive.npz", args)
     log = dict(np.load(out / "drive.npz"))
     achieved = velocities(log["qpos"], log["qvel"])
     print(f"plot     {plot(out / 'drive.png', found, log, achieved)}")
@@ -100,10 +100,15 @@ def main(args: Args) -> None:
             print(f"video    {out / 'drive.mp4'}")
         except render.CannotRender as error:
             print(f"no video: {error}")
+    if not well:
+        sys.exit(1)  # the policy has said why
 
 
-def together(path: Path, script: Path, log: Path, args: Args, *more: str) -> None:
-    """Run the robot, with `more` flags, and its policy against each other, and wait for both."""
+def together(path: Path, script: Path, log: Path, args: Args, *more: str) -> bool:
+    """Run the robot, with `more` flags, and its policy against each other, and wait for both.
+
+    Whether the policy had it in hand to the end.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -117,15 +122,16 @@ def together(path: Path, script: Path, log: Path, args: Args, *more: str) -> Non
         "--runtime", args.runtime,
     ])  # fmt: skip
     try:
-        ended, _ = (process.wait(WAIT) for process in (robot, policy))
+        codes = [process.wait(WAIT) for process in (robot, policy)]
     except subprocess.TimeoutExpired:
         raise ValueError("The robot or its policy hangs: neither has ended in time.") from None
     finally:
         for process in (robot, policy):
             process.kill()
             process.wait()
-    if ended:  # a policy that ends ill, and leaves its robot standing, has said so
+    if codes[0]:
         raise ValueError("The robot and its policy did not come to the end; they say why above.")
+    return not codes[1]
 
 
 def tour(path: Path, size: int) -> Path:
@@ -147,9 +153,10 @@ def velocities(qpos: np.ndarray, qvel: np.ndarray) -> np.ndarray:
 
 
 def caption(found: Artefact, asked: np.ndarray, achieved: np.ndarray) -> str:
+    """What is asked, and in brackets what came of it; nothing for a task without a command."""
     return "   ".join(
-        f"{c.name} {x:+.1f} ({y:+.1f}) {c.unit}"
-        for c, x, y in zip(found.spec.command, asked, achieved, strict=True)
+        f"{c.name} {x:+.1f} ({round(y, 1) + 0:+.1f}) {c.unit}"
+        for c, x, y in zip(found.spec.command, asked, achieved, strict=False)
     )
 
 
@@ -167,13 +174,14 @@ def plot(path: Path, found: Artefact, log: dict[str, Any], achieved: np.ndarray)
             axes[i].step(t, log["command"][:, i], where="post", color="k", lw=1, label="commanded")
         axes[i].set_ylabel(f"{name}\n{unit}")
     axes[0].legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, frameon=False)
-    robot = [geom for geom in range(model.ngeom) if model.geom_bodyid[geom]]
-    touching = [geom for geom in robot if log["contact"][:, geom].any()]
-    for row, geom in enumerate(touching):
+    limbs: dict[str, Any] = {}  # a leg's geoms begin with its name, as FR and FR_calf
+    for geom in np.flatnonzero(model.geom_bodyid):
         on = log["contact"][:, geom] > 0
+        limb = model.geom(geom).name.partition("_")[0]
+        limbs[limb] = limbs.get(limb, False) | on
+    for row, on in enumerate(limbs.values()):
         axes[3].fill_between(t, row, row + 0.8, where=on, step="post", lw=0)
-    names = [model.geom(geom).name for geom in touching]
-    axes[3].set_yticks(np.arange(len(names)) + 0.4, names)
+    axes[3].set_yticks(np.arange(len(limbs)) + 0.4, limbs)
     axes[3].set_ylabel("contacts")
     limits = np.array([actuator.torque for actuator in found.spec.actuators])
     axes[4].plot(t, 100 * np.abs(log["torque"] / limits), lw=0.5)

@@ -165,6 +165,16 @@ def test_a_robot_that_loses_its_policy_holds_and_is_damped(
     assert found["qpos"][-1, 2] < found["qpos"][gone, 2] - 0.05  # it sank
 
 
+def test_a_damped_robot_lies_on_the_ground(path: Path) -> None:
+    """Though in training its feet alone touch that."""
+    robot = Robot(artefact.read(path), 500)
+    robot.reset(*robot.home())
+    robot.damp()
+    robot.step(2000)
+    assert 0.05 < robot.data.qpos[2] < 0.15
+    assert np.abs(robot.data.qvel).max() < 0.1
+
+
 def test_a_policy_that_loses_its_robot_ends_and_says_so(path: Path, address: str) -> None:
     sim = bridge("sim", path, "--address", address, "--seconds", 60, "--pace", "real")
     run = bridge("run", path, "--robot", address)

@@ -25,9 +25,10 @@ def found() -> artefact.Artefact:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "Line 1 of .* needs these numbers: time, forward, left, turn left"),
-        ("0,0,0,0\n0,1,2", "Line 2 of .* needs these numbers"),
-        ("0,a,b,c", "is no script of numbers"),
+        ("", "Line 1 of .* is ''; it needs these numbers, .*: time, forward, left, turn left"),
+        ("0 0 0 0", "Line 1 of .* is '0 0 0 0'; it needs these numbers, with commas"),
+        ("0,0,0,0\n0,1,2", "Line 2 of .* is '0,1,2'; it needs these numbers"),
+        ("0,0,0,0\n0,a,b,c", "Line 2 of .* is '0,a,b,c'; it needs these numbers"),
         ("1,0,0,0\n0,0,0,0", "goes back in time"),
         ("0,nan,0,0", "Line 1 of .* asks for nan m/s of forward; it goes from -1.5 to 1.5"),
         ("nan,0,0,0", "a time that is no finite number"),

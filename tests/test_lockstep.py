@@ -43,5 +43,35 @@ def test_a_policy_that_is_damped_at_the_end_says_so() -> None:
     run = bridge("run", PATH, "--robot", address, "--limits.max-tilt", "1e-6")
     code, said = ended(run)
     assert code == 1
-    assert "error: The robot was damped at the end: tilted by" in said
-    assert ended(sim)[0] == 0
+    assert "error: The robot was damped at the end: a tilt of" in said
+    assert "episodes 1 done" in ended(sim)[1]
+
+
+def test_a_policy_is_told_that_its_robot_gave_it_up() -> None:
+    address = free_address()
+    sim = bridge("sim", PATH, "--address", address, "--seconds", 20, "--pace", "real")
+    run = bridge("run", PATH, "--robot", address)
+    assert "running" in run.stdout.readline()
+    time.sleep(1.0)
+    run.send_signal(signal.SIGSTOP)
+    assert ended(sim)[0] == 1
+    run.send_signal(signal.SIGCONT)
+    code, said = ended(run)
+    assert code == 1
+    assert "error: The robot heard nothing of this policy for too long" in said
+
+
+def test_a_robot_that_was_paused_itself_blames_nobody(tmp_path: Path) -> None:
+    address, log = free_address(), tmp_path / "log.npz"
+    sim = bridge("sim", PATH, "--address", address, "--seconds", 4, "--pace", "real", "--log", log)
+    run = bridge("run", PATH, "--robot", address, "--limits.hold-s", "9", "--limits.max-age", "9")
+    assert "running" in run.stdout.readline()
+    time.sleep(1.0)
+    sim.send_signal(signal.SIGSTOP)
+    time.sleep(1.5)
+    sim.send_signal(signal.SIGCONT)
+    code, said = ended(sim)
+    assert (code, "episodes 1 done" in said) == (0, True), said
+    code, said = ended(run)
+    assert (code, "late" in said) == (0, True), said
+    assert np.load(log)["silent"].max() <= 0.1

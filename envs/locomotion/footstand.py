@@ -81,7 +81,7 @@ class Footstand(Task):
     def spec(self) -> TaskSpec:
         spec, more = self.legged.spec(self.measured), ("geom_xpos", "geom_xmat")
         return self.legged.spec(
-            self.measured, horizon=500, fields=(*FIELDS, *more),
+            self.measured, horizon=500, max_tilt=180.0, fields=(*FIELDS, *more),
             privileged=(*spec.privileged, *more),
         )  # fmt: skip
 

@@ -90,8 +90,8 @@ class Getup(Task):
         fields = (*FIELDS, "qacc")
         spec = self.legged.spec(self.measured)
         return self.legged.spec(
-            self.measured, horizon=300, fields=fields, settle=round(SETTLE_S / self.timestep),
-            privileged=(*spec.privileged, "qacc"),
+            self.measured, horizon=300, max_tilt=180.0, fields=fields,
+            settle=round(SETTLE_S / self.timestep), privileged=(*spec.privileged, "qacc"),
         )  # fmt: skip
 
     @property

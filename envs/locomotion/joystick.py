@@ -5,7 +5,7 @@ Observation, reward, randomisation and timing are those of MuJoCo Playground's G
 one before.  With `measured` the policy sees only what the robot measures.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -97,9 +97,7 @@ class Joystick(Task):
     def spec(self) -> TaskSpec:
         command = tuple((name, unit, -most, most) for name, unit, most in COMMAND)
         when = "lagged" if self.playground_timing else "current"
-        return self.legged.spec(
-            self.measured, command, derived=when, omniscient=self.omniscient, max_tilt=60.0
-        )
+        return self.legged.spec(self.measured, command, derived=when, omniscient=self.omniscient)
 
     @property
     def disturbance(self) -> Disturbance:
@@ -120,6 +118,9 @@ class Joystick(Task):
 
     def model(self) -> mujoco.MjModel:
         return self.legged.model
+
+    def whole(self) -> mujoco.MjModel:
+        return replace(self.legged, touching="all").model
 
     def dressed(self, meshes: Path) -> mujoco.MjModel:
         return self.legged.dressed(meshes)

@@ -70,6 +70,8 @@ def run(args: Run) -> None:
         print(f"limited  {tally.limited} ticks, at last for {tally.why}")
     if end == "lost":
         sys.exit("error: The robot fell silent.")
+    if end == "given up":
+        sys.exit("error: The robot heard nothing of this policy for too long, and was damped.")
     if runner.limiter.mode == DAMPING:
         sys.exit(f"error: The robot was damped at the end: {runner.limiter.why}.")
 
@@ -93,10 +95,11 @@ def sim(args: Sim) -> None:
         ends.append(simulator.episode(number, *start, args.seconds))
         if ends[-1] == "lost":
             break
-    simulator.bye()
+    simulator.bye(lost=ends[-1] == "lost")
     if args.log:
         simulator.log.write(args.log)
-    print(", ".join(f"{ends.count(end)} {end}" for end in dict.fromkeys(ends)))
+    told = ", ".join(f"{ends.count(end)} {end}" for end in dict.fromkeys(ends))
+    print(f"episodes {told}")
     if ends[-1] == "lost":
         sys.exit("error: The policy fell silent; its robot was held, then damped.")
 

@@ -77,7 +77,7 @@ class Limiter:
     def _judge(self, wished: Any, readings: Mapping[str, np.ndarray], age: float) -> None:
         """Which mode this tick is in."""
         if (tilt := tilt_of(readings)) > self.max_tilt:
-            self.mode, self.why = DAMPING, f"tilted by {tilt:.0f} degrees"
+            self.mode, self.why = DAMPING, f"a tilt of {tilt:.1f} degrees, beyond {self.max_tilt:g}"
             return
         if fault := self._fault(wished, readings, age):
             self.mode, self.why = HOLD, self.why if self.mode == HOLD else fault

@@ -1,6 +1,5 @@
 """The policy in its own process: a state comes in, a limited command goes out."""
 
-import csv
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -64,7 +63,7 @@ class Runner:
             got = self.link.receive(max(tick + dt - time.monotonic(), 0.0))
             now = time.monotonic()
             if got and got[0].kind == wire.BYE:
-                return "done"
+                return "given up" if got[0].flags & wire.LOST else "done"
             state = wire.state_of(self.policy.spec, got[0]) if got else None
             # Datagrams may come twice or out of order: only what is newer is a state.
             if state and (last is None or state.seq > last.seq or state.reset):
@@ -118,16 +117,21 @@ def constant(spec: Spec, numbers: tuple[float, ...]) -> Operator:
 def script(spec: Spec, path: Path) -> Operator:
     """Commands of a CSV file without a head: from which time on, s, and the numbers."""
     try:
-        with path.open(newline="") as file:
-            found = [[float(x) for x in row] for row in csv.reader(file) if row]
-    except OSError as error:
-        raise ValueError(f"There is no script to read in {path}: {error.strerror}.") from None
-    except ValueError as error:
-        raise ValueError(f"{path} is no script of numbers: {error}.") from error
-    names = ", ".join(("time", *(channel.name for channel in spec.command)))
-    wrong = [n for n, row in enumerate(found, 1) if len(row) != 1 + len(spec.command)]
-    if wrong or not found:
-        raise ValueError(f"Line {wrong[0] if wrong else 1} of {path} needs these numbers: {names}.")
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise ValueError(f"There is no script to read in {path}: {why}.") from None
+    names, found = ", ".join(("time", *(channel.name for channel in spec.command))), []
+    for number, line in enumerate(lines or [""], 1):
+        try:
+            found.append([float(x) for x in line.split(",")])
+        except ValueError:
+            found.append([])
+        if len(found[-1]) != 1 + len(spec.command):
+            raise ValueError(
+                f"Line {number} of {path} is {line[:40]!r}; it needs these numbers, with commas "
+                f"between them: {names}."
+            )
     rows = np.array(found)
     if not np.isfinite(rows[:, 0]).all():
         raise ValueError(f"{path} has a time that is no finite number.")

@@ -19,6 +19,7 @@ HEAD = struct.Struct("<4sBBH8sQd")
 MAGIC, VERSION = b"rrlb", 1
 HELLO, STATE, COMMAND, BYE = range(4)
 RESET = 1  # flag of a state: an episode begins, forget the one before
+LOST = 8  # flag of a goodbye: the policy was silent
 WAITS = 4  # flag of a state: the robot's time stands still until it is answered
 DAMP = 2  # flag of a command: no stiffness, whatever its numbers say
 MOST = 65_000  # bytes of a datagram
