@@ -182,6 +182,7 @@ def plot(path: Path, found: Artefact, log: dict[str, Any], achieved: np.ndarray)
     for row, on in enumerate(limbs.values()):
         axes[3].fill_between(t, row, row + 0.8, where=on, step="post", lw=0)
     axes[3].set_yticks(np.arange(len(limbs)) + 0.4, limbs)
+    axes[3].set_ylim(0, len(limbs))
     axes[3].set_ylabel("contacts")
     limits = np.array([actuator.torque for actuator in found.spec.actuators])
     axes[4].plot(t, 100 * np.abs(log["torque"] / limits), lw=0.5)
