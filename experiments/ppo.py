@@ -119,10 +119,15 @@ def actor_of(args: Args, env: Env) -> Params | None:
     _, _, params = play.load(args.start_from)
     fresh = lambda key: args.agent.deploy(begin(args, env, key).agent)  # noqa: E731
     shapes = jax.eval_shape(fresh, jax.random.key(0)), jax.eval_shape(lambda: params)
-    if jax.tree.map(lambda x: x.shape, shapes[0]) != jax.tree.map(lambda x: x.shape, shapes[1]):
+    wanted, found = (jax.tree.map(lambda x: x.shape, one) for one in shapes)
+    if wanted != found:
+        sees = [one["obs"].mean[-1] if "obs" in one else "none" for one in (wanted, found)]
+        why = "its layers or actions are others" if sees[0] == sees[1] else (
+            f"{args.env_name} shows {sees[0]} numbers, and it sees {sees[1]}"
+        )  # fmt: skip
         raise ValueError(
-            f"--start-from {args.start_from} has another network than is asked for: give a run of "
-            "PPO with the same observations and actions, and the same --agent.hidden."
+            f"--start-from {args.start_from} has another network than is asked for: {why}. Give a "
+            "run of PPO with the same observations and actions, and the same --agent.hidden."
         )
     return params
 
