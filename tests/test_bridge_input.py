@@ -25,13 +25,13 @@ def found() -> artefact.Artefact:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "Line 1 of .* is ''; it needs these numbers, .*: time, forward, left, turn left"),
+        (" \n", "is empty; its lines need these numbers: time, forward, left, turn left"),
         ("0 0 0 0", "Line 1 of .* is '0 0 0 0'; it needs these numbers, with commas"),
         ("0,0,0,0\n0,1,2", "Line 2 of .* is '0,1,2'; it needs these numbers"),
         ("0,0,0,0\n0,a,b,c", "Line 2 of .* is '0,a,b,c'; it needs these numbers"),
-        ("1,0,0,0\n0,0,0,0", "goes back in time"),
+        ("1,0,0,0\n\n0,0,0,0", "Line 3 of .* goes back in time"),
         ("0,nan,0,0", "Line 1 of .* asks for nan m/s of forward; it goes from -1.5 to 1.5"),
-        ("nan,0,0,0", "a time that is no finite number"),
+        ("nan,0,0,0", "Line 1 of .* has a time that is no finite number"),
         ("0,0,0,0\n1,0,0,9", "Line 2 of .* asks for 9 rad/s of turn left; it goes from -1.2"),
     ],
 )

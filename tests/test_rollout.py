@@ -21,6 +21,7 @@ class Count:
     restarts: Restarts = "few"
     action_dim: int = 1
     control_dt: float = 1.0
+    endless: bool = False  # but for the horizon
 
     def reset(self, key: Key, context: PyTree = None) -> State:
         start_key, key = jax.random.split(key)
@@ -33,7 +34,7 @@ class Count:
         t = state.t + 1
         return state._replace(
             obs=jnp.stack([state.sim, t.astype(jnp.float32)]), reward=t.astype(jnp.float32),
-            terminated=t >= state.sim + 2, truncated=t >= self.horizon, t=t,
+            terminated=(t >= state.sim + 2) & (not self.endless), truncated=t >= self.horizon, t=t,
         )  # fmt: skip
 
     def restart(self, state: State, prepared: State | None = None) -> State:
@@ -126,3 +127,17 @@ def test_seeds_side_by_side_are_the_seeds_alone() -> None:
     stacked = jax.tree.map(lambda *x: jnp.stack(x), *alone)
     assert jax.tree.all(jax.tree.map(jnp.array_equal, together, stacked))
     assert "cond" in str(jax.make_jaxpr(jax.vmap(run))(keys))  # no select: resets stay rare
+
+
+def test_staggered_worlds_end_at_all_times_and_not_at_once() -> None:
+    env, policy = Count(horizon=50, restarts="all", endless=True), counting()
+    begun = rollout.start(env, policy, (), jax.random.key(0), 400)
+    staggered = rollout.staggered(env, begun, jax.random.key(1))
+    for worlds, ends in ((begun, {49, 99}), (staggered, set(range(100)))):
+        _, _, episodes = rollout.collect(env, policy, (), worlds, jax.random.key(2), 100)
+        ended = np.asarray(episodes.ended)
+        assert set(np.flatnonzero(ended.any(1))) == ends
+        lengths = np.asarray(episodes.lengths)[ended]
+        assert lengths.max() == 50
+    assert ended.sum(1).max() < 40
+    assert len(set(np.asarray(episodes.lengths)[:50][ended[:50]])) == 50  # the first are cut short

@@ -121,25 +121,26 @@ def script(spec: Spec, path: Path) -> Operator:
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is no text"
         raise ValueError(f"There is no script to read in {path}: {why}.") from None
-    names, found = ", ".join(("time", *(channel.name for channel in spec.command))), []
-    for number, line in enumerate(lines or [""], 1):
-        try:
-            found.append([float(x) for x in line.split(",")])
-        except ValueError:
-            found.append([])
-        if len(found[-1]) != 1 + len(spec.command):
+    names = ", ".join(("time", *(channel.name for channel in spec.command)))
+    rows: list[list[float]] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        where, row = f"Line {number} of {path}", _numbers(line)
+        if len(row) != 1 + len(spec.command):
             raise ValueError(
-                f"Line {number} of {path} is {line[:40]!r}; it needs these numbers, with commas "
-                f"between them: {names}."
+                f"{where} is {line[:40]!r}; it needs these numbers, with commas between: {names}."
             )
-    rows = np.array(found)
-    if not np.isfinite(rows[:, 0]).all():
-        raise ValueError(f"{path} has a time that is no finite number.")
-    if (np.diff(rows[:, 0]) < 0).any():
-        raise ValueError(f"{path} goes back in time.")
-    for number, row in enumerate(rows[:, 1:], 1):
-        _check_range(spec, row, f"Line {number} of {path}")
-    times, values = rows[:, 0] - 1e-6, rows[:, 1:]  # a time on a tick is that tick's
+        if not np.isfinite(row[0]):
+            raise ValueError(f"{where} has a time that is no finite number.")
+        if rows and row[0] < rows[-1][0]:
+            raise ValueError(f"{where} goes back in time.")
+        _check_range(spec, np.array(row[1:]), where)
+        rows.append(row)
+    if not rows:
+        raise ValueError(f"{path} is empty; its lines need these numbers: {names}.")
+    found = np.array(rows)
+    times, values = found[:, 0] - 1e-6, found[:, 1:]  # a time on a tick is that tick's
     none = np.zeros(len(spec.command))
 
     def at(t: float) -> np.ndarray:
@@ -147,6 +148,14 @@ def script(spec: Spec, path: Path) -> Operator:
         return values[i] if i >= 0 else none
 
     return at
+
+
+def _numbers(line: str) -> list[float]:
+    """Those of a line of a CSV file; none if something else is there."""
+    try:
+        return [float(x) for x in line.split(",")]
+    except ValueError:
+        return []
 
 
 def _check_range(spec: Spec, numbers: np.ndarray, whose: str) -> None:
