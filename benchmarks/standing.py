@@ -1,6 +1,6 @@
 """From how many starts a policy gets up, or rears up: python -m benchmarks.standing runs/getup
 
-Up is who stands for 2 s without a break; a getup begins dropped in all of them.
+Up is who stands for 2 s without a break; a getup begins dropped, a footstand on all feet.
 """
 
 from dataclasses import dataclass, replace
@@ -35,7 +35,8 @@ def main(args: Args) -> None:
     task = env.task
     if not isinstance(task, Getup | Footstand):
         raise Failed(f"{args.run} is no run of a getup or footstand task.")
-    task = replace(task, dropped=1.0) if isinstance(task, Getup) else task
+    down = {"dropped": 1.0} if isinstance(task, Getup) else {"reared": 0.0}
+    task = replace(task, **down)
     found, facts = judged(envs.simulate(task, args.physics), policy, params, args.episodes)
     facts |= {
         "env": runs.read_manifest(args.run)["env"],

@@ -182,6 +182,25 @@ def test_standing_for_two_seconds_is_up(name: str) -> None:
     assert np.asarray(metrics["up"]).tolist() == [0.0] * 99 + [1.0] * 21
 
 
+@pytest.mark.parametrize("name", ["go1-footstand", "go2-footstand"])
+def test_who_begins_reared_up_stands_on_its_hind_feet(name: str) -> None:
+    for reared in (0.0, 1.0):
+        env = envs.make(name, reared=reared, noise=0.0)
+        task = env.task
+        assert isinstance(task, Footstand)
+        start = jax.jit(jax.vmap(env.reset))(jax.random.split(jax.random.key(0), 8))
+        step = jax.jit(jax.vmap(env.step))
+        for _ in range(5):
+            start = step(start, jnp.zeros((8, 12)))
+        raw = env.physics.read(start.sim.data)
+        np.testing.assert_array_equal(start.metrics["stands"], reared)
+        touching = np.asarray(jax.vmap(task.legged.feet)(raw).contact)
+        assert touching[:, 2:].any(1).mean() > 0.5
+        assert touching[:, :2].any() == (reared == 0)
+    with pytest.raises(ValueError, match="reared is 2; it is a chance"):
+        envs.make_task(name, reared=2)
+
+
 def test_a_dropped_robot_lies_still_when_its_episode_begins() -> None:
     env = envs.make("go2-getup", dropped=1.0)
     start = jax.jit(jax.vmap(env.reset))(jax.random.split(jax.random.key(0), 32))

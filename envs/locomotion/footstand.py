@@ -15,6 +15,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import mujoco
+import numpy as np
 from tyro.conf import Suppress
 
 from envs.disturb import Disturbance
@@ -30,6 +31,8 @@ TALL = 0.53  # m, of the IMU
 SOFT = 0.9  # share of the joints' ranges, about their middle, that is free
 HELD = 100  # control steps of standing that count: 2 s
 FRONT = slice(0, 6)  # joints of the front legs; its feet are the first two
+BENT = 1.2  # rad, of the knees of a robot that begins reared up
+SWAY = 0.1  # rad, that it leans then
 HIND = ("RR", "RL")
 
 
@@ -63,6 +66,9 @@ class Footstand(Task):
 
     robot: Suppress[Robot] = "go1"  # which, the name of a task says
     measured: bool = False  # the policy sees what the robot measures: not its own velocity
+    reared: float = (
+        0.5  # chance to begin reared up, which shows what is to be held; else on all feet
+    )
     action_scale: float = 0.3  # rad, that targets move by at most in a control step
     timestep: float = 0.004  # s, of physics
     noise: float = 1.0  # of the readings, x Playground's
@@ -71,6 +77,8 @@ class Footstand(Task):
     weights: Weights = Weights()
 
     def __post_init__(self) -> None:
+        if not 0 <= self.reared <= 1:
+            raise ValueError(f"reared is {self.reared}; it is a chance, from 0 to 1.")
         self.ranges.scaled(self.randomised).check(self.model(), "trunk")
 
     @cached_property
@@ -103,10 +111,18 @@ class Footstand(Task):
         return self.legged.dressed(meshes)
 
     def reset(self, key: Key, context: tuple[()]) -> Start:
-        place_key, turn_key, jolt_key, draw_key = jax.random.split(key, 4)
+        place_key, turn_key, jolt_key, draw_key, rear_key, sway_key = jax.random.split(key, 6)
         at = jax.random.uniform(place_key, (2,), minval=-0.5, maxval=0.5)
-        quat = turned(jax.random.uniform(turn_key, minval=-3.14, maxval=3.14))
-        height, pose = jnp.array([self.legged.robot.height]), jnp.array(self.legged.pose)
+        w, _, _, z = turned(jax.random.uniform(turn_key, minval=-3.14, maxval=3.14))
+        rears = jax.random.bernoulli(rear_key, self.reared)
+        sway = jax.random.uniform(sway_key, minval=-SWAY, maxval=SWAY)
+        half = jnp.where(rears, jnp.pi / 2 + sway, 0.0) / 2  # of the angle that its nose points up
+        quat = jnp.stack(
+            [w * jnp.cos(half), z * jnp.sin(half), -w * jnp.sin(half), z * jnp.cos(half)]
+        )
+        tall, tucked = self.stance()
+        height = jnp.where(rears, tall, self.legged.robot.height)[None]
+        pose = jnp.where(rears, tucked, self.legged.pose)
         jolt = jax.random.uniform(jolt_key, (6,), minval=-0.5, maxval=0.5)
         ranges = self.ranges.scaled(self.randomised)
         rest = jnp.zeros(12)
@@ -117,6 +133,13 @@ class Footstand(Task):
             memory=Memory(jnp.float32(pose)),
             episode=Episode(rest, jnp.int32(0)),
         )
+
+    def stance(self) -> tuple[float, np.ndarray]:
+        """The trunk's height, m, and the pose [12] of a robot with hind feet below its hips."""
+        robot, pose = self.legged.robot, self.legged.pose.copy()
+        leg = -robot.calf_at[2] * 2 * np.cos(BENT / 2)  # whose two links are as long
+        pose[6:] = [0, (np.pi + BENT) / 2, -BENT] * 2
+        return leg + robot.foot.radius + robot.hip_at[0], pose
 
     def observe(self, readings: Readings, command: tuple[()], memory: Memory) -> tuple[Obs, Memory]:
         moved = memory.targets - jnp.asarray(self.legged.pose)
