@@ -92,6 +92,10 @@ class Task(Protocol):
         """The model with the meshes of a folder in the place of what it looks like."""
         raise ValueError("--meshes dresses a quadruped; this task has another robot.")
 
+    def memory(self) -> PyTree:
+        """What a robot carries that has not acted yet, in its resting stance."""
+        return ()
+
     def context(self) -> PyTree:
         """The context in which a policy is judged."""
         return ()

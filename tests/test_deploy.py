@@ -84,7 +84,7 @@ def test_it_does_what_the_policy_in_training_does(runtime: Any) -> None:
         action, _, _ = policy.step(params, (), obs, jax.random.key(0))
         return task.control(action, told, memory)
 
-    memory = jax.jit(lambda key: task.reset(key, task.context()).memory)(jax.random.key(1))
+    memory = task.memory()
     for t in range(200):
         targets, memory = tick(memory, {name: x[t] for name, x in readings.items()}, command[t])
         want.append(targets)
@@ -184,8 +184,9 @@ def test_a_task_without_a_command_is_deployed_as_well(
     Deployer(env, agent.policy(False, 12), name).write(log, one, worlds)
     policy = artefact.deploy(artefact.read(artefact_of(tmp_path, 0)), runtime)
     told = {n: np.asarray(x[0]) for n, x in state.sim.told.items()}
-    want = env.task.control(
-        agent.policy(False, 12).step(params, (), obs, jax.random.key(0))[0],
-        told, jax.tree.map(lambda x: x[0], state.sim.memory),
-    )[0]  # fmt: skip
+    seen, memory = env.task.observe(told, (), env.task.memory())
+    action = agent.policy(False, 12).step(params, (), {"policy": seen}, jax.random.key(0))[0]
+    want, _ = env.task.control(action, told, memory)
     np.testing.assert_allclose(policy.step(told, np.zeros(0)), want, atol=1e-6)
+    pose = env.task.legged.pose  # type: ignore[attr-defined]
+    assert [x.rest for x in policy.spec.actuators] == pytest.approx([*pose])

@@ -30,6 +30,7 @@ from rl.types import Array, Key, Metrics, Obs
 TALL = 0.53  # m, of the IMU
 SOFT = 0.9  # share of the joints' ranges, about their middle, that is free
 HELD = 100  # control steps of standing that count: 2 s
+STOOD = 25  # and after which coming down is falling
 FRONT = slice(0, 6)  # joints of the front legs; its feet are the first two
 BENT = 1.2  # rad, of the knees of a robot that begins reared up
 SWAY = 0.1  # rad, that it leans then
@@ -43,6 +44,7 @@ class Memory(NamedTuple):
 class Episode(NamedTuple):
     action: Array  # [12] the last
     held: Array  # [] int32, control steps that it has stood without a break
+    stood: Array  # [] bool, it has for half a second
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ class Footstand(Task):
     @property
     def mirror(self) -> Mirror:
         policy = symmetry.frame(self.measured)
-        critic = joined(policy, symmetry.TRUTHS, SAME, SAME)
+        critic = joined(policy, symmetry.TRUTHS, SAME, SAME, SAME)
         return Mirror({"policy": policy, "critic": critic}, symmetry.JOINTS)
 
     def model(self) -> mujoco.MjModel:
@@ -109,6 +111,9 @@ class Footstand(Task):
 
     def dressed(self, meshes: Path) -> mujoco.MjModel:
         return self.legged.dressed(meshes)
+
+    def memory(self) -> Memory:
+        return Memory(jnp.float32(self.legged.pose))
 
     def reset(self, key: Key, context: tuple[()]) -> Start:
         place_key, turn_key, jolt_key, draw_key, rear_key, sway_key = jax.random.split(key, 6)
@@ -131,7 +136,7 @@ class Footstand(Task):
             qvel=jnp.concatenate([jolt, rest]),
             params=ranges.draw(draw_key, self.model(), "trunk", "ground"),
             memory=Memory(jnp.float32(pose)),
-            episode=Episode(rest, jnp.int32(0)),
+            episode=Episode(rest, jnp.int32(0), jnp.bool(False)),
         )
 
     def stance(self) -> tuple[float, np.ndarray]:
@@ -152,14 +157,14 @@ class Footstand(Task):
         return targets, Memory(targets)
 
     def privileged(self, raw: Readings, obs: Obs, episode: Episode) -> Obs:
-        held = jnp.minimum(1, episode.held / HELD)[None]
-        return jnp.concatenate([obs, self.legged.truths(raw), raw["position"][2:], held])
+        so_far = jnp.stack([jnp.minimum(1, episode.held / HELD), jnp.float32(episode.stood)])
+        return jnp.concatenate([obs, self.legged.truths(raw), raw["position"][2:], so_far])
 
     def advance(
         self, key: Key, raw: Readings, action: Array, command: tuple[()], episode: Episode
     ) -> tuple[tuple[()], Episode, dict[str, Array]]:
         held = jnp.where(self.stands(raw), episode.held + 1, 0)
-        return command, Episode(within(action), held), {}
+        return command, Episode(within(action), held, episode.stood | (held >= STOOD)), {}
 
     def reward(
         self, before: Readings, after: Readings, action: Array, command: tuple[()], episode: Episode
@@ -186,8 +191,9 @@ class Footstand(Task):
         return jnp.clip(total * CONTROL_DT, 0, 1e4), metrics
 
     def terminated(self, raw: Readings, episode: Episode) -> Array:
-        """It turned over, or more of its hind legs than the feet is on the ground."""
-        return (raw["upright"][2] < -0.25) | (self.legged.lowest(raw, HIND) <= 0).any()
+        """It turned over, sat down on its hind legs, or came down after it had stood."""
+        over, sits = raw["upright"][2] < -0.25, (self.legged.lowest(raw, HIND) <= 0).any()
+        return over | sits | (episode.stood & (rearing(raw) < 0.5))
 
     def stands(self, raw: Readings) -> Array:
         """[] bool, reared up within 26 degrees, tall, and its front feet off the ground."""

@@ -110,6 +110,9 @@ class Getup(Task):
     def dressed(self, meshes: Path) -> mujoco.MjModel:
         return self.legged.dressed(meshes)
 
+    def memory(self) -> Memory:
+        return blank_memory(1, 0)
+
     def reset(self, key: Key, context: tuple[()]) -> Start:
         drop_key, turn_key, pose_key, jolt_key, draw_key = jax.random.split(key, 5)
         low, high = jnp.array(self.legged.robot.limits()).T
@@ -126,7 +129,7 @@ class Getup(Task):
             params=self.ranges.scaled(self.randomised).draw(
                 draw_key, self.model(), "trunk", "ground"
             ),
-            memory=blank_memory(1, 0),
+            memory=self.memory(),
             episode=Episode(rest, rest, jnp.int32(0)),
             ctrl=qpos[7:],
         )

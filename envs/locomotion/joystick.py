@@ -35,7 +35,7 @@ from envs.locomotion.push import Push, Pushes
 from envs.locomotion.terrain import FIELD, Plane, Steps
 from envs.locomotion.walking import Gait, Weights, standing, terms, tracking
 from envs.randomise import Ranges
-from envs.task import ParamsByField, Readings, Start, Task, TaskSpec
+from envs.task import Readings, Start, Task, TaskSpec
 from rl.mirror import SAME, VECTOR, Mirror, joined
 from rl.types import Array, Key, Metrics, Obs
 
@@ -133,6 +133,9 @@ class Joystick(Task):
             return self.context()
         return Context(jnp.int32(max(self.level, 0)), jnp.float32(curriculum.LEAST))
 
+    def memory(self) -> Memory:
+        return blank_memory(self.history, 42 if self.measured else 45)
+
     def reset(self, key: Key, context: Context) -> Start:
         keys = jax.random.split(key, 8)
         levels = self.legged.terrain.levels
@@ -146,7 +149,8 @@ class Joystick(Task):
         quat = turned(jax.random.uniform(keys[2], minval=-3.14, maxval=3.14))
         height = self.legged.robot.height + self.legged.ground_below(at)
         jolt = jax.random.uniform(keys[3], (6,), minval=-0.5, maxval=0.5)
-        params = self._drawn(keys[7])
+        ranges = self.ranges.scaled(self.randomised)
+        params = ranges.draw(keys[7], self.model(), "trunk", "ground")
         episode = Episode(
             jnp.zeros(12), commands.hold(keys[6]), standing(), push if self.pushes else (),
             Context(level, context.reach), factors(self.model(), params), jnp.int32(0),
@@ -157,7 +161,7 @@ class Joystick(Task):
             qvel=jnp.concatenate([jolt, jnp.zeros(12)]),
             params=params,
             command=commands.draw(keys[4], context.reach),
-            memory=blank_memory(self.history, 42 if self.measured else 45),
+            memory=self.memory(),
             episode=episode,
             inputs=self._inputs(episode),
         )
@@ -232,10 +236,6 @@ class Joystick(Task):
         tracked, levels = episode.tracked / episode.steps, self.legged.terrain.levels
         after = curriculum.following(key, episode.context, tracked, terminated, levels)
         return after if self.level < 0 else after._replace(level=context.level)
-
-    def _drawn(self, key: Key) -> ParamsByField:
-        ranges = self.ranges.scaled(self.randomised)
-        return ranges.draw(key, self.model(), "trunk", "ground")
 
     def _inputs(self, episode: Episode) -> dict[str, Array]:
         if not episode.push:
