@@ -72,7 +72,7 @@ def test_a_command_is_one_that_the_policy_was_trained_for(found: artefact.Artefa
 def test_limits_that_limit_nothing_or_all_are_refused(name: str, values: tuple) -> None:
     for value in values:
         with pytest.raises(ValueError, match=rf"limits.{name} is {value}; it takes"):
-            Limits(**{name: value})
+            Limits(**{name: value}).check()
 
 
 @pytest.mark.parametrize(

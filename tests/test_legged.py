@@ -184,6 +184,7 @@ def test_standing_for_two_seconds_is_up(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["go1-footstand", "go2-footstand"])
 def test_who_begins_reared_up_stands_on_its_hind_feet(name: str) -> None:
+    """And only who stood fails by being down."""
     for reared in (0.0, 1.0):
         env = envs.make(name, reared=reared, noise=0.0)
         task = env.task
@@ -197,6 +198,12 @@ def test_who_begins_reared_up_stands_on_its_hind_feet(name: str) -> None:
         touching = np.asarray(jax.vmap(task.legged.feet)(raw).contact)
         assert touching[:, 2:].any(1).mean() > 0.5
         assert touching[:, :2].any() == (reared == 0)
+        episode, over = start.sim.episode, jax.vmap(task.terminated)
+        np.testing.assert_array_equal(episode.stood, reared)
+        np.testing.assert_array_equal(over(raw, episode), False)
+        np.testing.assert_array_equal(
+            over(raw, episode._replace(stood=jnp.ones(8, bool))), not reared
+        )
     with pytest.raises(ValueError, match="reared is 2; it is a chance"):
         envs.make_task(name, reared=2)
 

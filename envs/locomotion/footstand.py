@@ -3,8 +3,8 @@
 Starts and most of the reward are those of MuJoCo Playground's Go1 footstand task (Zakka et al.
 2025, arXiv:2502.08844); actions move the targets from where they are.  The penalty of a contact is
 for the front feet, as its code means it, and not for all four.  Standing pays as such, the longer
-and the stiller the more, or a robot hops up and down; and the policy is told where its targets are,
-which its last action does not say.
+and the stiller the more, and who comes down again has failed: else a robot leaps up each second and
+lets itself fall.  The policy is told where its targets are, which its last action does not say.
 """
 
 from dataclasses import asdict, dataclass
@@ -30,7 +30,7 @@ from rl.types import Array, Key, Metrics, Obs
 TALL = 0.53  # m, of the IMU
 SOFT = 0.9  # share of the joints' ranges, about their middle, that is free
 HELD = 100  # control steps of standing that count: 2 s
-STOOD = 25  # and after which coming down is falling
+FALLEN = 0.7  # of `rearing`, below which a robot that stood has come down
 FRONT = slice(0, 6)  # joints of the front legs; its feet are the first two
 BENT = 1.2  # rad, of the knees of a robot that begins reared up
 SWAY = 0.1  # rad, that it leans then
@@ -44,7 +44,7 @@ class Memory(NamedTuple):
 class Episode(NamedTuple):
     action: Array  # [12] the last
     held: Array  # [] int32, control steps that it has stood without a break
-    stood: Array  # [] bool, it has for half a second
+    stood: Array  # [] bool, it has at all
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,7 @@ class Footstand(Task):
 
     robot: Suppress[Robot] = "go1"  # which, the name of a task says
     measured: bool = False  # the policy sees what the robot measures: not its own velocity
-    reared: float = (
-        0.5  # chance to begin reared up, which shows what is to be held; else on all feet
-    )
+    reared: float = 0.9  # chance to begin reared up, which is to be held; else on all feet
     action_scale: float = 0.3  # rad, that targets move by at most in a control step
     timestep: float = 0.004  # s, of physics
     noise: float = 1.0  # of the readings, x Playground's
@@ -164,7 +162,7 @@ class Footstand(Task):
         self, key: Key, raw: Readings, action: Array, command: tuple[()], episode: Episode
     ) -> tuple[tuple[()], Episode, dict[str, Array]]:
         held = jnp.where(self.stands(raw), episode.held + 1, 0)
-        return command, Episode(within(action), held, episode.stood | (held >= STOOD)), {}
+        return command, Episode(within(action), held, episode.stood | (held > 0)), {}
 
     def reward(
         self, before: Readings, after: Readings, action: Array, command: tuple[()], episode: Episode
@@ -193,7 +191,7 @@ class Footstand(Task):
     def terminated(self, raw: Readings, episode: Episode) -> Array:
         """It turned over, sat down on its hind legs, or came down after it had stood."""
         over, sits = raw["upright"][2] < -0.25, (self.legged.lowest(raw, HIND) <= 0).any()
-        return over | sits | (episode.stood & (rearing(raw) < 0.5))
+        return over | sits | (episode.stood & (rearing(raw) < FALLEN))
 
     def stands(self, raw: Readings) -> Array:
         """[] bool, reared up within 26 degrees, tall, and its front feet off the ground."""

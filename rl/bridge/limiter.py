@@ -25,7 +25,7 @@ class Limits:
     damping: float = 2.0  # N m s/rad, of each motor that is damped
     speed: float = 1.0  # share of the joints' speeds that targets may move at
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         for name, good, what in (
             ("max_age", 0 < self.max_age < np.inf, "s above 0"),
             ("hold_s", 0 <= self.hold_s < np.inf, "s of at least 0"),
@@ -41,6 +41,7 @@ class Limiter:
     """Turns wished targets into a command, tick by tick."""
 
     def __init__(self, spec: Spec, limits: Limits) -> None:
+        limits.check()
         self.spec, self.limits = spec, limits
         column = lambda name: np.array([getattr(a, name) for a in spec.actuators])  # noqa: E731
         self.low, self.high, self.rest = column("low"), column("high"), column("rest")
