@@ -35,7 +35,7 @@ from envs.locomotion.push import Push, Pushes
 from envs.locomotion.terrain import FIELD, Plane, Steps
 from envs.locomotion.walking import Gait, Weights, standing, terms, tracking
 from envs.randomise import Ranges
-from envs.task import Readings, Start, Task, TaskSpec
+from envs.task import ParamsByField, Readings, Start, Task, TaskSpec
 from rl.mirror import SAME, VECTOR, Mirror, joined
 from rl.types import Array, Key, Metrics, Obs
 
@@ -138,10 +138,8 @@ class Joystick(Task):
 
     def reset(self, key: Key, context: Context) -> Start:
         keys = jax.random.split(key, 8)
-        levels = self.legged.terrain.levels
-        level = jnp.where(
-            context.level < 0, jax.random.randint(keys[0], (), 0, levels), context.level
-        )
+        anywhere = jax.random.randint(keys[0], (), 0, self.legged.terrain.levels)
+        level = jnp.where(context.level < 0, anywhere, context.level)
         pose, push = jnp.array(self.legged.pose), self.pushes.draw(keys[5])
         spread = 0.5 if self.ground == "flat" else FIELD / 2
         middle = self.legged.terrain.middle(level)
@@ -149,8 +147,7 @@ class Joystick(Task):
         quat = turned(jax.random.uniform(keys[2], minval=-3.14, maxval=3.14))
         height = self.legged.robot.height + self.legged.ground_below(at)
         jolt = jax.random.uniform(keys[3], (6,), minval=-0.5, maxval=0.5)
-        ranges = self.ranges.scaled(self.randomised)
-        params = ranges.draw(keys[7], self.model(), "trunk", "ground")
+        params = self._drawn(keys[7])
         episode = Episode(
             jnp.zeros(12), commands.hold(keys[6]), standing(), push if self.pushes else (),
             Context(level, context.reach), factors(self.model(), params), jnp.int32(0),
@@ -236,6 +233,9 @@ class Joystick(Task):
         tracked, levels = episode.tracked / episode.steps, self.legged.terrain.levels
         after = curriculum.following(key, episode.context, tracked, terminated, levels)
         return after if self.level < 0 else after._replace(level=context.level)
+
+    def _drawn(self, key: Key) -> ParamsByField:
+        return self.ranges.scaled(self.randomised).draw(key, self.model(), "trunk", "ground")
 
     def _inputs(self, episode: Episode) -> dict[str, Array]:
         if not episode.push:
