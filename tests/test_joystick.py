@@ -11,6 +11,7 @@ import mujoco
 import numpy as np
 import pytest
 
+import envs
 from envs.locomotion import commands, walking
 from envs.locomotion.joystick import Context, Episode, Joystick
 from envs.locomotion.legged import Memory
@@ -169,3 +170,22 @@ def test_commands_are_drawn_as_playground_draws_them() -> None:
     held = jax.jit(jax.vmap(commands.hold))(jax.random.split(jax.random.key(1), 20_000))
     assert 0.02 * np.mean(held) == pytest.approx(5, rel=0.03)
     assert 0.02 * np.std(held) == pytest.approx(5, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value", "told"),
+    [
+        ("go1-joystick-flat", "history", 0, "history is 0; a policy sees at least 1 frame"),
+        ("go1-joystick-flat", "level", 1, "level is 1; flat ground has 0 to 0"),
+        ("go2-joystick-rough", "level", 6, "level is 6; rough ground has 0 to 5"),
+        ("go1-joystick-flat", "timestep", 0.003, "0.02 s of control takes whole steps"),
+        ("go1-joystick-flat", "noise", -1.0, "noise is -1; it is a factor"),
+        ("go2-getup", "noise", np.inf, "noise is inf; it is a factor"),
+        ("go2-getup", "dropped", 2.0, "dropped is 2.0; it is a chance"),
+    ],
+)
+def test_settings_that_make_no_task_are_refused(
+    name: str, field: str, value: Any, told: str
+) -> None:
+    with pytest.raises(ValueError, match=told):
+        envs.make(name, **{field: value})

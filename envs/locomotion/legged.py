@@ -124,6 +124,8 @@ class Legged:
 
     def noise(self, level: float, measured: bool) -> dict[str, float]:
         """Half-ranges of the readings' noise, `level` times MuJoCo Playground's."""
+        if not 0 <= level < np.inf:
+            raise ValueError(f"noise is {level:g}; it is a factor of Playground's, from 0 on.")
         sizes = {"*_pos": 0.03, "*_vel": 1.5, "gyro": 0.2}
         # A quaternion turns a vector by twice what it is off.
         sizes |= {"orientation": 0.025} if measured else {"up": 0.05, "velocity": 0.1}
