@@ -186,7 +186,7 @@ def test_standing_for_two_seconds_is_up(name: str) -> None:
 def test_who_begins_reared_up_stands_on_its_hind_feet(name: str) -> None:
     """And only who stood fails by being down."""
     for reared in (0.0, 1.0):
-        env = envs.make(name, reared=reared, noise=0.0)
+        env = envs.make(name, reared=(reared, reared), noise=0.0)
         task = env.task
         assert isinstance(task, Footstand)
         start = jax.jit(jax.vmap(env.reset))(jax.random.split(jax.random.key(0), 8))
@@ -204,8 +204,8 @@ def test_who_begins_reared_up_stands_on_its_hind_feet(name: str) -> None:
         np.testing.assert_array_equal(
             over(raw, episode._replace(stood=jnp.ones(8, bool))), not reared
         )
-    with pytest.raises(ValueError, match="reared is 2; it is a chance"):
-        envs.make_task(name, reared=2)
+    with pytest.raises(ValueError, match=r"reared is \(1, 0\); it needs 0 <= least <= most <= 1"):
+        envs.make_task(name, reared=(1, 0))
 
 
 def test_a_dropped_robot_lies_still_when_its_episode_begins() -> None:

@@ -4,7 +4,8 @@ Starts and most of the reward are those of MuJoCo Playground's Go1 footstand tas
 2025, arXiv:2502.08844); actions move the targets from where they are.  The penalty of a contact is
 for the front feet, as its code means it, and not for all four.  Standing pays as such, the longer
 and the stiller the more, and who comes down again has failed: else a robot leaps up each second and
-lets itself fall.  The policy is told where its targets are, which its last action does not say.
+lets itself fall.  Episodes begin anywhere on the way up, or it sits down half way for good.  The
+policy is told where its targets are, which its last action does not say.
 """
 
 from dataclasses import asdict, dataclass
@@ -68,7 +69,7 @@ class Footstand(Task):
 
     robot: Suppress[Robot] = "go1"  # which, the name of a task says
     measured: bool = False  # the policy sees what the robot measures: not its own velocity
-    reared: float = 0.9  # chance to begin reared up, which is to be held; else on all feet
+    reared: tuple[float, float] = (0.0, 1.0)  # how far up it begins, from 0, all feet, to 1
     action_scale: float = 0.3  # rad, that targets move by at most in a control step
     timestep: float = 0.004  # s, of physics
     noise: float = 1.0  # of the readings, x Playground's
@@ -77,8 +78,8 @@ class Footstand(Task):
     weights: Weights = Weights()
 
     def __post_init__(self) -> None:
-        if not 0 <= self.reared <= 1:
-            raise ValueError(f"reared is {self.reared}; it is a chance, from 0 to 1.")
+        if not 0 <= self.reared[0] <= self.reared[1] <= 1:
+            raise ValueError(f"reared is {self.reared}; it needs 0 <= least <= most <= 1.")
         self.ranges.scaled(self.randomised).check(self.model(), "trunk")
 
     @cached_property
@@ -117,32 +118,36 @@ class Footstand(Task):
         place_key, turn_key, jolt_key, draw_key, rear_key, sway_key = jax.random.split(key, 6)
         at = jax.random.uniform(place_key, (2,), minval=-0.5, maxval=0.5)
         w, _, _, z = turned(jax.random.uniform(turn_key, minval=-3.14, maxval=3.14))
-        rears = jax.random.bernoulli(rear_key, self.reared)
-        sway = jax.random.uniform(sway_key, minval=-SWAY, maxval=SWAY)
-        half = jnp.where(rears, jnp.pi / 2 + sway, 0.0) / 2  # of the angle that its nose points up
-        quat = jnp.stack(
-            [w * jnp.cos(half), z * jnp.sin(half), -w * jnp.sin(half), z * jnp.cos(half)]
-        )
-        tall, tucked = self.stance()
-        height = jnp.where(rears, tall, self.legged.robot.height)[None]
-        pose = jnp.where(rears, tucked, self.legged.pose)
+        least, most = self.reared
+        way = jax.random.uniform(rear_key, minval=least, maxval=most)
+        angle, height, pose = self.stance(way)
+        angle += way * jax.random.uniform(sway_key, minval=-SWAY, maxval=SWAY)
+        cos, sin = jnp.cos(angle / 2), jnp.sin(angle / 2)
+        quat = jnp.stack([w * cos, z * sin, -w * sin, z * cos])
         jolt = jax.random.uniform(jolt_key, (6,), minval=-0.5, maxval=0.5)
         ranges = self.ranges.scaled(self.randomised)
         rest = jnp.zeros(12)
         return Start(
-            qpos=jnp.concatenate([at, height, quat, pose]),
+            qpos=jnp.concatenate([at, height[None], quat, pose]),
             qvel=jnp.concatenate([jolt, rest]),
             params=ranges.draw(draw_key, self.model(), "trunk", "ground"),
             memory=Memory(jnp.float32(pose)),
             episode=Episode(rest, jnp.int32(0), jnp.bool(False)),
         )
 
-    def stance(self) -> tuple[float, np.ndarray]:
-        """The trunk's height, m, and the pose [12] of a robot with hind feet below its hips."""
-        robot, pose = self.legged.robot, self.legged.pose.copy()
-        leg = -robot.calf_at[2] * 2 * np.cos(BENT / 2)  # whose two links are as long
-        pose[6:] = [0, (np.pi + BENT) / 2, -BENT] * 2
-        return leg + robot.foot.radius + robot.hip_at[0], pose
+    def stance(self, way: Array) -> tuple[Array, Array, Array]:
+        """What a robot is like that is so far `way` [] from all feet, 0, to reared up, 1.
+
+        The angle [] that its nose points up, rad, the height [] of its trunk, m, and the pose [12],
+        rad, whose hind feet are on the ground below their hips.
+        """
+        robot, pose = self.legged.robot, jnp.asarray(self.legged.pose)
+        angle, bend = way * np.pi / 2, way * BENT - (1 - way) * pose[-1]  # of the knees
+        hips = (1 - way) * pose[6::3]
+        legs = jnp.stack([hips, jnp.full(2, angle + bend / 2), jnp.full(2, -bend)], -1)
+        leg = -robot.calf_at[2] * 2 * jnp.cos(bend / 2)  # whose two links are as long
+        height = leg + robot.foot.radius + robot.hip_at[0] * jnp.sin(angle)
+        return angle, height, pose.at[6:].set(legs.ravel())
 
     def observe(self, readings: Readings, command: tuple[()], memory: Memory) -> tuple[Obs, Memory]:
         moved = memory.targets - jnp.asarray(self.legged.pose)
