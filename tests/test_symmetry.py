@@ -139,7 +139,7 @@ def test_reward_and_observation_of_the_image(measured: bool, history: int) -> No
 def test_the_image_of_a_robot_that_gets_up(kind: Any, measured: bool) -> None:
     task, legged = kind("go1", measured=measured), Legged(SYMMETRIC, Plane(), touching="all")
     joints, mirror = symmetry.JOINTS, task.mirror
-    start = task.reset(jax.random.key(0), ())
+    start = task.reset(jax.random.key(0), task.context())
     observe, privileged, reward = map(jax.jit, (task.observe, task.privileged, task.reward))
     for _ in range(10):
         qpos, qvel, targets = drawn(legged)
