@@ -54,9 +54,9 @@ class Episode(NamedTuple):
 class Weights:
     """Of the reward's terms, per second."""
 
-    height: float = 1.0
-    orientation: float = 1.0
-    standing: float = 1.0
+    height: float = 0.2
+    orientation: float = 0.3
+    standing: float = 2.0
     still: float = 1.0
     contact: float = -0.1
     action_rate: float = 0.0
