@@ -35,8 +35,8 @@ def main(args: Args) -> None:
     task = env.task
     if not isinstance(task, Getup | Footstand):
         raise Failed(f"{args.run} is no run of a getup or footstand task.")
-    if isinstance(task, Getup):
-        task = replace(task, dropped=1.0)
+    down = {"dropped": 1.0} if isinstance(task, Getup) else {"reared": (0.0, 0.0)}
+    task = replace(task, **down)
     found, facts = judged(envs.simulate(task, args.physics), policy, params, args.episodes)
     facts |= {
         "env": runs.read_manifest(args.run)["env"],

@@ -11,7 +11,6 @@ import envs
 from envs.locomotion import curriculum
 from envs.locomotion.commands import MOST
 from envs.locomotion.curriculum import LEAST, Context
-from envs.locomotion.footstand import HELD, STEP, Footstand
 from envs.locomotion.joystick import Joystick
 
 
@@ -104,25 +103,3 @@ def test_a_level_that_was_asked_for_is_kept() -> None:
     next_ = task.curriculum(jax.random.key(0), task.beginner(), episode, jnp.bool(False))
     assert int(next_.level) == 3
     assert float(next_.reach) == pytest.approx(LEAST + 0.1)
-
-
-def test_a_footstand_begins_lower_after_it_stood_and_higher_after_it_fell() -> None:
-    task = envs.make_task("go2-footstand")
-    assert isinstance(task, Footstand)
-    assert (float(task.beginner()), float(task.context())) == (1, 0)
-    key = jax.random.key(0)
-
-    def then(begun: float, held: int, over: bool) -> float:
-        context = jnp.float32(begun)
-        episode = task.reset(key, context).episode._replace(held=jnp.int32(held))
-        return float(task.curriculum(key, context, episode, jnp.bool(over)))
-
-    assert then(1.0, HELD, False) == pytest.approx(1 - STEP)
-    assert then(0.5, HELD - 1, False) == pytest.approx(0.5 + STEP)  # it sat
-    assert then(0.5, HELD, True) == pytest.approx(0.5 + STEP)  # and at last came down
-    assert then(0.0, HELD, False) == 0
-    assert then(1.0, 0, True) == 1
-    heights = [float(task.reset(key, jnp.float32(x)).qpos[2]) for x in np.linspace(0, 1, 11)]
-    assert (np.diff(heights) > 0).all()
-    fixed = envs.make_task("go2-footstand", curriculum_on=False)
-    assert fixed.beginner() == fixed.context() == 0

@@ -185,12 +185,12 @@ def test_standing_for_two_seconds_is_up(name: str) -> None:
 @pytest.mark.parametrize("name", ["go1-footstand", "go2-footstand"])
 def test_who_begins_reared_up_stands_on_its_hind_feet(name: str) -> None:
     """And only who stood fails by being down."""
-    env = envs.make(name, noise=0.0)
-    task, step = env.task, jax.jit(jax.vmap(env.step))
-    assert isinstance(task, Footstand)
-    for reared in (task.context(), task.beginner()):
-        keys = jax.random.split(jax.random.key(0), 8)
-        start = jax.jit(jax.vmap(env.reset, (0, None)))(keys, reared)
+    for reared in (0.0, 1.0):
+        env = envs.make(name, reared=(reared, reared), noise=0.0)
+        task = env.task
+        assert isinstance(task, Footstand)
+        start = jax.jit(jax.vmap(env.reset))(jax.random.split(jax.random.key(0), 8))
+        step = jax.jit(jax.vmap(env.step))
         for _ in range(5):
             start = step(start, jnp.zeros((8, 12)))
         raw = env.physics.read(start.sim.data)
@@ -204,6 +204,8 @@ def test_who_begins_reared_up_stands_on_its_hind_feet(name: str) -> None:
         np.testing.assert_array_equal(
             over(raw, episode._replace(stood=jnp.ones(8, bool))), not reared
         )
+    with pytest.raises(ValueError, match=r"reared is \(1, 0\); it needs 0 <= least <= most <= 1"):
+        envs.make_task(name, reared=(1, 0))
 
 
 def test_a_dropped_robot_lies_still_when_its_episode_begins() -> None:

@@ -4,9 +4,8 @@ Starts and most of the reward are those of MuJoCo Playground's Go1 footstand tas
 2025, arXiv:2502.08844); actions move the targets from where they are.  The penalty of a contact is
 for the front feet, as its code means it, and not for all four.  Standing pays as such, the longer
 and the stiller the more, and who comes down again has failed: else a robot leaps up each second and
-lets itself fall.  A robot that learns begins reared up, and lower after each episode at whose end
-it stood: from all feet alone it learns to sit, which is worth something for good.  The policy is
-told where its targets are, which its last action does not say.
+lets itself fall.  Episodes begin anywhere on the way up, or it sits down half way for good.  The
+policy is told where its targets are, which its last action does not say.
 """
 
 from dataclasses import asdict, dataclass
@@ -36,7 +35,6 @@ FALLEN = 0.7  # of `rearing`, below which a robot that stood has come down
 FRONT = slice(0, 6)  # joints of the front legs; its feet are the first two
 BENT = 1.2  # rad, of the knees of a robot that begins reared up
 SWAY = 0.1  # rad, that it leans then
-STEP = 0.1  # of the way up, that an episode begins lower after a good one, or higher
 HIND = ("RR", "RL")
 
 
@@ -54,9 +52,9 @@ class Episode(NamedTuple):
 class Weights:
     """Of the reward's terms, per second."""
 
-    height: float = 0.2
-    orientation: float = 0.3
-    standing: float = 2.0
+    height: float = 1.0
+    orientation: float = 1.0
+    standing: float = 1.0
     still: float = 1.0
     contact: float = -0.1
     action_rate: float = 0.0
@@ -71,7 +69,7 @@ class Footstand(Task):
 
     robot: Suppress[Robot] = "go1"  # which, the name of a task says
     measured: bool = False  # the policy sees what the robot measures: not its own velocity
-    curriculum_on: bool = True  # begin reared up to learn, and lower as that is mastered
+    reared: tuple[float, float] = (0.0, 1.0)  # how far up it begins, from 0, all feet, to 1
     action_scale: float = 0.3  # rad, that targets move by at most in a control step
     timestep: float = 0.004  # s, of physics
     noise: float = 1.0  # of the readings, x Playground's
@@ -80,6 +78,8 @@ class Footstand(Task):
     weights: Weights = Weights()
 
     def __post_init__(self) -> None:
+        if not 0 <= self.reared[0] <= self.reared[1] <= 1:
+            raise ValueError(f"reared is {self.reared}; it needs 0 <= least <= most <= 1.")
         self.ranges.scaled(self.randomised).check(self.model(), "trunk")
 
     @cached_property
@@ -111,22 +111,17 @@ class Footstand(Task):
     def dressed(self, meshes: Path) -> mujoco.MjModel:
         return self.legged.dressed(meshes)
 
-    def context(self) -> Array:
-        """How far up [] it begins, from 0, on all feet, to 1."""
-        return jnp.float32(0)
-
-    def beginner(self) -> Array:
-        return jnp.float32(self.curriculum_on)
-
     def memory(self) -> Memory:
         return Memory(jnp.float32(self.legged.pose))
 
-    def reset(self, key: Key, context: Array) -> Start:
-        place_key, turn_key, jolt_key, draw_key, sway_key = jax.random.split(key, 5)
+    def reset(self, key: Key, context: tuple[()]) -> Start:
+        place_key, turn_key, jolt_key, draw_key, rear_key, sway_key = jax.random.split(key, 6)
         at = jax.random.uniform(place_key, (2,), minval=-0.5, maxval=0.5)
         w, _, _, z = turned(jax.random.uniform(turn_key, minval=-3.14, maxval=3.14))
-        angle, height, pose = self.stance(context)
-        angle += context * jax.random.uniform(sway_key, minval=-SWAY, maxval=SWAY)
+        least, most = self.reared
+        way = jax.random.uniform(rear_key, minval=least, maxval=most)
+        angle, height, pose = self.stance(way)
+        angle += way * jax.random.uniform(sway_key, minval=-SWAY, maxval=SWAY)
         cos, sin = jnp.cos(angle / 2), jnp.sin(angle / 2)
         quat = jnp.stack([w * cos, z * sin, -w * sin, z * cos])
         jolt = jax.random.uniform(jolt_key, (6,), minval=-0.5, maxval=0.5)
@@ -202,12 +197,6 @@ class Footstand(Task):
         """It turned over, sat down on its hind legs, or came down after it had stood."""
         over, sits = raw["upright"][2] < -0.25, (self.legged.lowest(raw, HIND) <= 0).any()
         return over | sits | (episode.stood & (rearing(raw) < FALLEN))
-
-    def curriculum(self, key: Key, context: Array, episode: Episode, terminated: Array) -> Array:
-        if not self.curriculum_on:
-            return context
-        good = (episode.held >= HELD) & ~terminated
-        return jnp.clip(context + jnp.where(good, -STEP, STEP), 0, 1)
 
     def stands(self, raw: Readings) -> Array:
         """[] bool, reared up within 26 degrees, tall, and its front feet off the ground."""
