@@ -1,11 +1,12 @@
 """A quadruped that rears up and stands on its hind feet.
 
-Starts and most of the reward are those of MuJoCo Playground's Go1 footstand task (Zakka et al.
-2025, arXiv:2502.08844); actions move the targets from where they are.  The penalty of a contact is
-for the front feet, as its code means it, and not for all four.  Standing pays as such, the longer
+Most of the reward is that of MuJoCo Playground's Go1 footstand task (Zakka et al. 2025,
+arXiv:2502.08844); actions move the targets from where they are.  The penalty of a contact is for
+the front feet, as its code means it, and not for all four.  Standing pays as such, the longer
 and the stiller the more, and who comes down again has failed: else a robot leaps up each second and
-lets itself fall.  Episodes begin anywhere on the way up, or it sits down half way for good.  The
-policy is told where its targets are, which its last action does not say.
+lets itself fall.  Episodes begin anywhere on the way up: from all feet alone it learns to sit half
+way up for good, which some learn all the same.  The policy is told where its targets are, which its
+last action does not say.
 """
 
 from dataclasses import asdict, dataclass

@@ -26,6 +26,7 @@ class Limits:
     speed: float = 1.0  # share of the joints' speeds that targets may move at
 
     def check(self) -> None:
+        """Raise ValueError unless each limits something, and not all."""
         for name, good, what in (
             ("max_age", 0 < self.max_age < np.inf, "s above 0"),
             ("hold_s", 0 <= self.hold_s < np.inf, "s of at least 0"),
