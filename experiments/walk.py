@@ -27,7 +27,6 @@ class Args(ppo.Args):
     num_envs: int = 256
     unroll: int = 24
     mirror: bool = True
-    stagger: bool = True
     evals: int = 20
     out: Path = Path("runs/walk")
     agent: Any = WALKER
