@@ -69,9 +69,14 @@ def judged(
     """`play.judged` on the host, and what of it is told of any task."""
     if episodes < 1:
         raise ValueError(f"--episodes is {episodes}; it needs at least 1.")
-    found = jax.device_get(
-        jax.jit(lambda params: play.judged(env, policy, params, episodes))(params)
-    )
+    try:
+        found = jax.device_get(
+            jax.jit(lambda params: play.judged(env, policy, params, episodes))(params)
+        )
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise Failed(f"{episodes} episodes do not fit in memory: lower --episodes.") from error
     early = float((found.lengths < env.horizon).mean())
     told = {"episodes": episodes, "return": float(found.returns.mean()), "ended_early": early}
     return found, told

@@ -6,7 +6,9 @@ Neither process knows of training.  What comes of it is a video with the command
 and a plot of commanded and achieved velocity, contacts and torques.
 """
 
+import errno
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -37,7 +39,7 @@ TOUR = (
     (18.0, 0.0, 0.0, 0.0),
 )
 CHANNELS = ("forward", "m/s"), ("left", "m/s"), ("turn left", "rad/s")  # of `velocities`
-WAIT = 600.0  # s for both processes to be ready and done
+LONGEST = 24 * 3600.0  # s, whose log fits in memory
 
 
 @dataclass(frozen=True)
@@ -54,31 +56,22 @@ class Args:
 
 
 def main(args: Args) -> None:
-    path = args.run
-    if path.is_dir():
-        seeds = runs.read_manifest(path)["seeds"]
-        seed = seeds[0] if args.seed is None else args.seed
-        path = artefact_of(path, seed)
-        if not path.exists():
-            raise ValueError(
-                f"{path} is not there; the run's seeds are {seeds}, and it writes artefacts of "
-                "policies that read only what a robot measures (--env.measured)."
-            )
-    elif args.seed is not None:
-        raise ValueError(f"--seed is for the directory of a run; {path} is none.")
+    path = wanted(args)
     found = artefact.read(path)
-    if not found.spec.control_dt <= args.seconds < np.inf:
-        raise ValueError(f"--seconds is {args.seconds:g}; it takes a time of at least a step.")
+    if not found.spec.control_dt <= args.seconds <= LONGEST:
+        raise ValueError(f"--seconds is {args.seconds:g}; it takes at least a step, at most a day.")
     if args.script:  # whose faults are better told before it drives, as those of meshes are
         runner.script(found.spec, args.script)
     out = args.out or path.parent
     try:
         out.mkdir(parents=True, exist_ok=True)
+        if not os.access(out, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        script = args.script or tour(out / "drive.csv", len(found.spec.command))
     except OSError as error:
-        raise ValueError(f"--out {out} cannot be made: {error.strerror}.") from None
-    if not os.access(out, os.W_OK):
-        raise ValueError(f"{out} cannot be written to: name another folder with --out.")
-    script = args.script or tour(out / "drive.csv", len(found.spec.command))
+        raise ValueError(
+            f"{out} cannot be written to: {error.strerror}. Name another folder with --out."
+        ) from None
     model = mujoco.MjModel.from_binary_path("m.mjb", {"m.mjb": found.model})
     if args.meshes:
         model = play.looks(envs.make_task(found.spec.name), args.meshes)
@@ -94,6 +87,7 @@ def main(args: Args) -> None:
         print(f"fell     {short:.1f} s before the end")
     if args.video:
         captions = [caption(found, *row) for row in zip(log["command"], achieved, strict=True)]
+        print(f"renders  {len(captions)} frames", flush=True)
         try:
             dt = found.spec.control_dt
             render.video(out / "drive.mp4", model, log["qpos"], dt, captions)
@@ -102,6 +96,23 @@ def main(args: Args) -> None:
             print(f"no video: {error}")
     if not well:
         sys.exit(1)  # the policy has said why
+
+
+def wanted(args: Args) -> Path:
+    """The artefact to drive."""
+    path = args.run
+    if path.is_dir():
+        seeds = runs.read_manifest(path)["seeds"]
+        seed = seeds[0] if args.seed is None else args.seed
+        path = artefact_of(path, seed)
+        if not path.exists():
+            raise ValueError(
+                f"{path} is not there; the run's seeds are {seeds}. Training writes it where the "
+                "policy reads only what a robot measures: a Go1's does with --env.measured."
+            )
+    elif args.seed is not None:
+        raise ValueError(f"--seed is for the directory of a run; {path} is none.")
+    return path
 
 
 def together(path: Path, script: Path, log: Path, args: Args, *more: str) -> bool:
@@ -122,9 +133,7 @@ def together(path: Path, script: Path, log: Path, args: Args, *more: str) -> boo
         "--runtime", args.runtime,
     ])  # fmt: skip
     try:
-        codes = [process.wait(WAIT) for process in (robot, policy)]
-    except subprocess.TimeoutExpired:
-        raise ValueError("The robot or its policy hangs: neither has ended in time.") from None
+        codes = [process.wait() for process in (robot, policy)]  # each gives up a lost other
     finally:
         for process in (robot, policy):
             process.kill()
@@ -195,4 +204,5 @@ def plot(path: Path, found: Artefact, log: dict[str, Any], achieved: np.ndarray)
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and leave neither process behind
     cli.guard(lambda: main(tyro.cli(Args, prog="python -m experiments.drive")))

@@ -74,6 +74,9 @@ def load(run: Path, seed: int | None = None) -> tuple[Simulation, Policy, Params
     if not saved.exists():
         raise ValueError(f"{run} has no {saved.name}; the run's status is {status!r}.")
     params = checkpoint.load_params(saved, like)
+    hashes = found.get("parameters_sha256")  # of a run that is done
+    if hashes and hashes[seeds.index(seed)] != checkpoint.fingerprint(params):
+        raise ValueError(f"{saved} is damaged: it is not what its manifest tells.")
     return env, agent.policy(explore=False, action_dim=env.action_dim), params
 
 

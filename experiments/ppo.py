@@ -181,7 +181,8 @@ def check(args: Args, env: Env) -> list[Args]:
     """Refuse what makes no sense, before anything is made; seeds in groups that fit in memory."""
     if args.mirror and args.env.mirror is None:
         raise ValueError(
-            f"--mirror needs a task that is its own mirror image; {args.env_name} has none."
+            f"--mirror needs a task that is its own mirror image; {args.env_name} is none: "
+            "give --no-mirror."
         )
     cli.at_least(1, args, "steps", "seeds", "num_envs", "unroll", "eval_episodes")
     cli.at_least(0, args, "evals", "save_s")

@@ -62,11 +62,11 @@ def test_a_command_is_one_that_the_policy_was_trained_for(found: artefact.Artefa
 @pytest.mark.parametrize(
     ("name", "values"),
     [
-        ("max_age", (0, -1, np.nan, np.inf)),
-        ("hold_s", (-1, np.nan, np.inf)),
+        ("max_age", (0, -1, np.nan, np.inf, 1e9)),
+        ("hold_s", (-1, np.nan, np.inf, 1e9)),
         ("max_tilt", (0, -5, np.nan, 181)),
-        ("damping", (0, -50, np.nan, np.inf)),
-        ("speed", (0, -1, np.nan, 1.1)),
+        ("damping", (0, -50, np.nan, np.inf, 1e9)),
+        ("speed", (0, -1, np.nan, 1.1, 1e-9)),
     ],
 )
 def test_limits_that_limit_nothing_or_all_are_refused(name: str, values: tuple) -> None:

@@ -26,6 +26,16 @@ def test_it_is_as_good_as_when_it_was_trained(name: str) -> None:
     assert np.mean(play.judge(env, policy, params, 8)) > 0.8 * told
 
 
+def test_damaged_parameters_are_refused(tmp_path: Path) -> None:
+    run = Path(shutil.copytree(POLICIES / "go2-joystick-flat", tmp_path / "run"))
+    path = run / "policy-0.safetensors"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=r"policy-0\.safetensors is damaged"):
+        play.load(run)
+
+
 def test_the_walker_follows_its_joystick_through_the_bridge(tmp_path: Path) -> None:
     script = tmp_path / "script.csv"
     script.write_text("0,0,0,0\n1,0.8,0,0\n4,0,0,-0.8\n")

@@ -28,11 +28,11 @@ class Limits:
     def check(self) -> None:
         """Raise ValueError unless each limits something, and not all."""
         for name, good, what in (
-            ("max_age", 0 < self.max_age < np.inf, "s above 0"),
-            ("hold_s", 0 <= self.hold_s < np.inf, "s of at least 0"),
+            ("max_age", 0 < self.max_age <= 10, "s above 0, at most 10"),
+            ("hold_s", 0 <= self.hold_s <= 10, "s from 0 to 10"),
             ("max_tilt", 0 < self.max_tilt <= 180, "degrees above 0, at most 180"),
-            ("damping", 0 < self.damping < np.inf, "N m s/rad above 0"),
-            ("speed", 0 < self.speed <= 1, "a share above 0, at most 1"),
+            ("damping", 0 < self.damping <= 100, "N m s/rad above 0, at most 100"),
+            ("speed", 0.01 <= self.speed <= 1, "a share from 0.01 to 1"),
         ):
             if not good:
                 raise ValueError(f"limits.{name} is {getattr(self, name)}; it takes {what}.")

@@ -49,7 +49,7 @@ class Runner:
         at = self.link.peer and "{}:{}".format(*self.link.peer)
         raise ValueError(
             f"No robot answered at {at} within {PATIENCE:.0f} s: start it first, or say where it "
-            "is with --robot."
+            "is with --robot. One that follows another policy does not answer."
         )
 
     def run(self) -> str:

@@ -162,7 +162,9 @@ class Link:
             self.socket.bind(bind)
         except OSError as error:
             self.socket.close()
-            raise ValueError(f"Cannot listen on {bind[0]}:{bind[1]}: {error.strerror}.") from error
+            raise ValueError(
+                f"Cannot listen on {bind[0]}:{bind[1]}: {error.strerror}. Name another address."
+            ) from error
         self.peer = peer
 
     @property

@@ -1,0 +1,56 @@
+"""A drive's flags, and that it leaves no process behind."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments import drive
+
+ROOT = Path(__file__).parent.parent
+POLICIES = ROOT / "benchmarks" / "policies"
+WALKER = POLICIES / "go2-joystick-flat"
+
+
+@pytest.mark.parametrize(
+    ("run", "more", "why"),
+    [
+        (WALKER, {"seconds": 1e300}, r"--seconds is 1e\+300; it takes at least a step, at most"),
+        (WALKER, {"seconds": 0.0}, "--seconds is 0; it takes at least a step"),
+        (WALKER, {"seed": 9}, r"artefact-9\.zip is not there; the run's seeds are \[0\]"),
+        (WALKER, {"out": ROOT / "README.md"}, "README.md cannot be written to: File exists"),
+        (POLICIES / "half-cheetah-ppo", {}, "where the policy reads only what a robot measures"),
+    ],
+)
+def test_a_drive_that_makes_no_sense_is_refused(run: Path, more: dict, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        drive.main(drive.Args(run, **more))
+
+
+def test_who_is_told_to_end_leaves_neither_robot_nor_policy(tmp_path: Path) -> None:
+    words = "--pace", "real", "--seconds", "60", "--no-video", "--out", str(tmp_path)
+    driven = subprocess.Popen(
+        [sys.executable, "-m", "experiments.drive", str(WALKER), *words], cwd=ROOT, text=True,
+        env=os.environ | {"JAX_PLATFORMS": "cpu"}, stdout=subprocess.PIPE, close_fds=False,
+    )  # fmt: skip
+    with driven:
+        while "running" not in driven.stdout.readline():
+            assert driven.poll() is None
+        assert len(using(tmp_path)) == 3  # the drive, its robot and its policy
+        driven.send_signal(signal.SIGTERM)
+        assert driven.wait(20) == 143
+    assert not using(tmp_path)
+
+
+def using(folder: Path) -> list[str]:
+    """Programs that were told of `folder`."""
+    told = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            told.append(path.read_text())
+        except OSError:  # ended meanwhile
+            continue
+    return [words for words in told if str(folder) in words]
