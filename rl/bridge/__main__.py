@@ -4,6 +4,7 @@ python -m rl.bridge sim runs/ppo/artefact-0.zip
 python -m rl.bridge run runs/ppo/artefact-0.zip --command 0.5 0 0
 """
 
+import os
 import socket
 import sys
 from dataclasses import dataclass
@@ -84,8 +85,8 @@ def sim(args: Sim) -> None:
         raise ValueError(
             f"--seconds is {args.seconds:g}; it takes a time from {robot.spec.control_dt:g} s on."
         )
-    if args.log and (args.log.is_dir() or not args.log.parent.is_dir()):
-        raise ValueError(f"--log {args.log} cannot be written: name a file in a folder there is.")
+    if args.log and (args.log.is_dir() or not _writable(args.log.parent)):
+        raise ValueError(f"--log {args.log} cannot be written: name a file in another folder.")
     starts = _starts(args.starts, robot.model.nq, robot.model.nv) if args.starts else [robot.home()]
     simulator = Simulator(robot, Link(_address(args.address)), args.pace == "real")
     print(f"waiting  {robot.spec.name} on {args.address}", flush=True)
@@ -102,6 +103,10 @@ def sim(args: Sim) -> None:
     print(f"episodes {told}")
     if ends[-1] == "lost":
         sys.exit("error: The policy fell silent; its robot was held, then damped.")
+
+
+def _writable(folder: Path) -> bool:
+    return folder.is_dir() and os.access(folder, os.W_OK)
 
 
 def _starts(path: Path, nq: int, nv: int) -> list[tuple[np.ndarray, np.ndarray]]:
