@@ -223,23 +223,3 @@ def test_nothing_in_a_state_is_empty(name: str) -> None:
     """Checkpoints cannot hold what has no elements."""
     start = jax.eval_shape(envs.make(name).reset, jax.random.key(0))
     assert all(leaf.size for leaf in jax.tree.leaves(start))
-
-
-@pytest.mark.slow
-def test_steps_hold_up_a_robot_alike_on_every_physics() -> None:
-    """Each foot meets the nearest of 420 boxes, of which MJX looks at a few alone."""
-    task = envs.make_task("go2-joystick-rough")
-    assert isinstance(task, Joystick)
-    context = task.context()._replace(level=jnp.int32(5))
-    start = jax.vmap(task.reset, (0, None))(jax.random.split(jax.random.key(0), 6), context)
-    pose, found = jnp.asarray(task.legged.pose, jnp.float32), []
-    for physics in (Native(task.model(), task.spec, 1), MJX(task.model(), task.spec)):
-
-        def half_a_second(qpos: Any, qvel: Any, physics: Any = physics) -> Any:
-            data = physics.reset(physics.blank(), jnp.bool(True), qpos, qvel, {})
-            step = lambda _, data: physics.step(data, {"ctrl": pose}, {})  # noqa: E731
-            return physics.read(jax.lax.fori_loop(0, 25, step, data))["position"]
-
-        found.append(np.asarray(jax.jit(jax.vmap(half_a_second))(start.qpos, start.qvel)))
-    np.testing.assert_allclose(*found, atol=1e-3)
-    assert np.ptp(found[0][:, 2]) > 0.05

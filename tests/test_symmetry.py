@@ -18,10 +18,10 @@ from envs.locomotion.go1 import GO1
 from envs.locomotion.joystick import Joystick
 from envs.locomotion.legged import Legged
 from envs.locomotion.quadruped import Inertial
-from envs.locomotion.terrain import Plane
+from envs.locomotion.terrain import Plane, Steps
 from rl import norm
 from rl.mirror import AXIAL, VECTOR, Flip
-from rl.types import Transition
+from rl.types import Array, Transition
 
 RNG = np.random.default_rng(0)
 QUAT = np.array([1.0, -1.0, 1.0, -1.0])  # of a turn seen in the mirror y -> -y
@@ -132,6 +132,22 @@ def test_reward_and_observation_of_the_image(measured: bool, history: int) -> No
         np.testing.assert_allclose(one, other, atol=1e-6)
         for name in parts:
             np.testing.assert_allclose(parts[name], same[name], rtol=1e-5, atol=1e-6)
+
+
+def test_the_image_of_the_ground_about_a_robot() -> None:
+    class Image(Steps):
+        def height(self, at: Array) -> Array:
+            return super().height(at * jnp.array([1.0, -1.0]))
+
+    legged, image = Legged(GO1, Steps()), Legged(GO1, Image())
+    seen, told = jax.jit(legged.around), jax.jit(image.around)
+    for _ in range(50):
+        at = np.append(RNG.uniform(-4, 4, 2) * (6, 1), 0.3)
+        quat = RNG.normal(size=4)
+        quat /= np.linalg.norm(quat)
+        mine = seen({"position": at, "orientation": quat})
+        other = told({"position": exact(VECTOR, at), "orientation": quat * QUAT})
+        np.testing.assert_allclose(exact(symmetry.AROUND, np.asarray(mine)), other, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [Getup, Footstand])

@@ -110,9 +110,9 @@ class Joystick(Task):
     def mirror(self) -> Mirror:
         frame = symmetry.frame(self.measured)
         policy = joined(*[frame] * self.history, symmetry.COMMAND)
-        feet = symmetry.LEGS, symmetry.FOOT_VECTORS, symmetry.LEGS
+        told = symmetry.truths(self.ground), symmetry.LEGS, symmetry.FOOT_VECTORS, symmetry.LEGS
         drawn = mirror(jax.eval_shape(self._drawn, jax.random.key(0)))
-        critic = joined(frame, symmetry.COMMAND, symmetry.TRUTHS, *feet, VECTOR, SAME, *drawn)
+        critic = joined(frame, symmetry.COMMAND, *told, VECTOR, SAME, *drawn)
         seen = critic if self.omniscient else policy
         return Mirror({"policy": seen, "critic": critic}, symmetry.JOINTS)
 
@@ -183,7 +183,7 @@ class Joystick(Task):
         size = len(COMMAND)
         frame, command = obs[: (len(obs) - size) // self.history], obs[-size:]
         return jnp.concatenate([  # which needs no history: it knows
-            frame, command, self.legged.truths(raw), episode.gait.contact,
+            frame, command, self.legged.truths(raw), self.legged.around(raw), episode.gait.contact,
             self.legged.feet(raw).velocity.ravel(), episode.gait.air_time, push,
             jnp.float32(kicked)[None], *jax.tree.leaves(episode.factors),
         ])  # fmt: skip

@@ -21,7 +21,7 @@ from envs.locomotion.quadruped import (
     SPEEDS,
     Quadruped,
 )
-from envs.locomotion.terrain import Terrain
+from envs.locomotion.terrain import AROUND, Plane, Terrain
 from envs.task import TaskSpec
 from rl.types import Array, Readings
 
@@ -144,6 +144,15 @@ class Legged:
         imu = raw["gyro"], raw["accelerometer"], -raw["up"], raw["velocity"], raw["angvel"]
         return jnp.concatenate([*imu, angles, speeds, raw["actuator_force"]])
 
+    def around(self, raw: Readings) -> Array:
+        """How high the ground about it is [18], from its base, m; [0] on a plane."""
+        if isinstance(self.terrain, Plane):
+            return jnp.zeros(0)
+        ahead = heading(raw)
+        left = jnp.stack([-ahead[1], ahead[0]])
+        at = raw["position"][:2] + AROUND @ jnp.stack([ahead, left])
+        return self.terrain.height(at) - raw["position"][2]
+
     def joints(self, readings: Readings) -> tuple[Array, Array]:
         """Angles [12] off `pose`, rad, and speeds [12], rad/s."""
         return gather(readings, ANGLES) - self.pose, gather(readings, SPEEDS)
@@ -193,6 +202,13 @@ class Legged:
 def gather(readings: Readings, names: tuple[str, ...]) -> Array:
     """Readings of one number each, [len(names)]."""
     return jnp.concatenate([readings[name] for name in names], axis=-1)
+
+
+def heading(readings: Readings) -> Array:
+    """Unit vector [2] of where the robot faces, seen from above."""
+    w, x, y, z = readings["orientation"]
+    ahead = jnp.stack([1 - 2 * (y * y + z * z), 2 * (x * y + w * z)])
+    return ahead / jnp.maximum(jnp.linalg.norm(ahead), 1e-6)
 
 
 def gravity(readings: Readings) -> Array:

@@ -18,6 +18,8 @@ BLOCK = 0.6  # m, the side of a step
 BLOCKS = 14  # along a side of the square field of one level
 FIELD = BLOCK * BLOCKS  # m
 BASE = 0.2  # m of a block below height 0
+# Where about a robot the ground is told, m ahead and to the left.
+AROUND = np.array([(x, y) for x in (-0.4, -0.2, 0.0, 0.2, 0.4, 0.6) for y in (-0.15, 0.0, 0.15)])
 NEAR = 16  # feet and blocks that MJX looks at, the nearest; a foot meets 2 blocks at the most
 
 
@@ -26,6 +28,7 @@ class Plane:
     """Level ground at height 0."""
 
     levels: int = 1
+    swing: float = 0.1  # m over the ground, that a foot is to reach: MuJoCo Playground's
 
     def put(self, spec: mujoco.MjSpec, bits: int, friction: float) -> None:
         """Add the ground to `spec`, meeting what has the collision `bits`."""
@@ -53,6 +56,7 @@ class Steps:
 
     highest: float = 0.1  # m
     levels: int = 6
+    swing: float = 0.16  # m, as for a plane: over a step's edge with some to spare
 
     @cached_property
     def heights(self) -> np.ndarray:

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from envs.locomotion.legged import CONTROL_DT, Feet, Legged
 from rl.types import Array, Metrics, Readings
 
-STEP_HEIGHT = 0.1  # m, that a swinging foot is to reach
 POSE_WEIGHT = (1.0, 1.0, 0.1) * 4  # hips are to stay, knees may move
 SOFT = 0.95  # share of the joints' ranges that is free
 
@@ -72,6 +71,7 @@ def terms(
     peak, air_time = jnp.maximum(gait.peak, feet.height), gait.air_time + CONTROL_DT
     asked = jnp.linalg.norm(command) > 0.01
     slide = jnp.linalg.norm(feet.velocity[:, :2], axis=-1)
+    swing = legged.terrain.swing
     square = lambda x: jnp.sum(x**2)  # noqa: E731
     linear, turn = tracking(raw, command)
     return {
@@ -88,8 +88,8 @@ def terms(
         "action_rate": square(change),
         "energy": jnp.sum(jnp.abs(speeds * force)),
         # The root of a speed: so it is in Playground.
-        "feet_clearance": jnp.sum(jnp.abs(feet.height - STEP_HEIGHT) * jnp.sqrt(slide)),
-        "feet_height": jnp.sum((peak / STEP_HEIGHT - 1) ** 2 * landed) * asked,
+        "feet_clearance": jnp.sum(jnp.abs(feet.height - swing) * jnp.sqrt(slide)),
+        "feet_height": jnp.sum((peak / swing - 1) ** 2 * landed) * asked,
         "feet_slip": jnp.sum(slide**2 * feet.contact) * asked,
         "feet_air_time": jnp.sum((air_time - 0.1) * landed) * asked,
     }
