@@ -33,7 +33,7 @@ def test_a_critic_is_told_the_ground_about_its_robot() -> None:
         points = at[:2] + AROUND @ np.array([ahead, (-ahead[1], ahead[0])])
         for point, height in zip(points, found, strict=True):
             above, hit = np.append(point, 2.0), np.zeros(1, np.int32)
-            below = mujoco.mj_ray(model, data, above, np.array([0, 0, -1.0]), None, 1, -1, hit, None)
+            below = mujoco.mj_ray(model, data, above, -np.eye(3)[2], None, 1, -1, hit, None)
             assert model.geom(hit[0]).name.startswith("ground")
             edges += abs(2.0 - below - 0.3 - height) > 1e-4
     assert edges <= 2  # a point on the very edge of a step
