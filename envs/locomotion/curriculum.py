@@ -32,13 +32,15 @@ class Context(NamedTuple):
 def following(key: Key, lived: Context, tracked: Array, fell: Array, levels: int) -> Context:
     """What comes after an episode `lived`, in which commands were followed so well [].
 
-    Harder where they were and it did not fall, less where they were not; easier ground after a
-    fall.  Who has mastered all the ground is given any of it: that keeps up all.
+    Harder where they were and it did not fall, first in all that may be asked and then in steps:
+    on steps that are just mastered nobody learns to go faster.  Less where they were not; easier
+    ground after a fall.  Who has mastered all the ground is given any of it: that keeps up all.
     """
     enough = MASTERED if levels == 1 else MASTERED_ROUGH
     mastered = ((tracked > enough) & ~fell).astype(jnp.int32)
     lost = (tracked < LOST).astype(jnp.int32)
-    level = jnp.maximum(lived.level + mastered - fell, 0)
+    higher = mastered * (lived.reach > 1 - STEP / 2)
+    level = jnp.maximum(lived.level + higher - fell, 0)
     anywhere = jax.random.randint(key, (), 0, levels)
     reach = jnp.clip(lived.reach + STEP * (mastered - lost), LEAST, 1.0)
     return Context(jnp.where(level < levels, level, anywhere), reach)
