@@ -130,7 +130,7 @@ def teacher_of(args: Args, env: Simulation) -> tuple[Policy, Params]:
     if knows != told:
         raise ValueError(
             f"The teacher {args.teacher} was told {knows} numbers, and this task has {told} to "
-            "tell: give both the same --env.randomised, --env.ranges and --env.measured."
+            "tell: give both one task with the same --env.randomised, .ranges and .measured."
         )
     return policy, params
 
