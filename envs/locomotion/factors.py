@@ -7,12 +7,9 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 
-from envs.locomotion import symmetry
 from envs.task import ParamsByField
-from rl.mirror import SAME, VECTOR, Flip, flip
+from rl.mirror import SAME, VECTOR, Flip
 from rl.types import Array
-
-LEVEL = flip(*[1.0] * 12, index=symmetry.JOINTS.index)  # of each joint, and without a sign
 
 
 class Factor(NamedTuple):
@@ -31,11 +28,6 @@ FACTORS = (
     Factor("geom_friction", lambda model, x: x[model.geom("ground").id, :1], SAME),
     Factor("body_mass", _trunk, SAME),
     Factor("body_ipos", _trunk, VECTOR),
-    Factor("actuator_forcerange", lambda model, x: x[:, 1], LEVEL),
-    Factor("actuator_gainprm", lambda model, x: x[:, 0], LEVEL),
-    Factor("actuator_biasprm", lambda model, x: x[:, 2], LEVEL),
-    Factor("qpos0", lambda model, x: x[7:], symmetry.JOINTS),
-    Factor("dof_frictionloss", lambda model, x: x[6:], LEVEL),
 )
 
 

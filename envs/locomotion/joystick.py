@@ -55,6 +55,7 @@ class Episode(NamedTuple):
     factors: Array | tuple[()]  # [n] how this robot differs
     steps: Array  # [] int32
     tracked: Array  # [] sum over them of how well commands were followed, each in [0, 1]
+    before: Array | tuple[()] = ()  # [12] the action before the last, where targets come late
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,8 @@ class Joystick(Task):
         policy = joined(*[frame] * self.history, symmetry.COMMAND)
         told = symmetry.truths(self.ground), symmetry.LEGS, symmetry.FOOT_VECTORS, symmetry.LEGS
         drawn = mirror(jax.eval_shape(self._drawn, jax.random.key(0)))
-        critic = joined(frame, symmetry.COMMAND, *told, VECTOR, SAME, *drawn)
+        late = (symmetry.JOINTS,) * bool(self.target_delay[1])
+        critic = joined(frame, symmetry.COMMAND, *told, VECTOR, SAME, *drawn, *late)
         seen = critic if self.omniscient else policy
         return Mirror({"policy": seen, "critic": critic}, symmetry.JOINTS)
 
@@ -151,7 +153,7 @@ class Joystick(Task):
         episode = Episode(
             jnp.zeros(12), commands.hold(keys[6]), standing(), push if self.pushes else (),
             Context(level, context.reach), factors(self.model(), params), jnp.int32(0),
-            jnp.float32(0),
+            jnp.float32(0), jnp.zeros(12) if self.target_delay[1] else (),
         )  # fmt: skip
         return Start(
             qpos=jnp.concatenate([at, height[None], quat, pose]),
@@ -180,12 +182,11 @@ class Joystick(Task):
     def privileged(self, raw: Readings, obs: Obs, episode: Episode) -> Obs:
         push = self._kick(episode) if episode.push else jnp.zeros(3)
         kicked = episode.push.on if episode.push else False
-        size = len(COMMAND)
-        frame, command = obs[: (len(obs) - size) // self.history], obs[-size:]
+        frame, command = obs[: (len(obs) - 3) // self.history], obs[-3:]
         return jnp.concatenate([  # which needs no history: it knows
             frame, command, self.legged.truths(raw), self.legged.around(raw), episode.gait.contact,
             self.legged.feet(raw).velocity.ravel(), episode.gait.air_time, push,
-            jnp.float32(kicked)[None], *jax.tree.leaves(episode.factors),
+            jnp.float32(kicked)[None], *jax.tree.leaves((episode.factors, episode.before)),
         ])  # fmt: skip
 
     def advance(
@@ -193,15 +194,14 @@ class Joystick(Task):
     ) -> tuple[Array, Episode, dict[str, Array]]:
         command_key, hold_key, push_key = jax.random.split(key, 3)
         left = episode.command_steps - 1
-        command = jnp.where(
-            left <= 0, commands.following(command_key, command, episode.context.reach), command
-        )
+        new = commands.following(command_key, command, episode.context.reach)
+        command = jnp.where(left <= 0, new, command)
         if self.ground == "rough":  # whose field ends
-            lived = episode.context
-            at = self.legged.terrain.middle(lived.level)
-            command = commands.homeward(command, raw, at, FIELD / 2, lived.reach)
+            at = self.legged.terrain.middle(episode.context.level)
+            command = commands.homeward(command, raw, at, FIELD / 2, episode.context.reach)
         episode = episode._replace(
             action=within(action),
+            before=episode.action if self.target_delay[1] else (),
             command_steps=jnp.where(left <= 0, commands.hold(hold_key), left),
             gait=episode.gait.advance(self.legged.feet(raw)),
             push=self.pushes.advance(push_key, episode.push, CONTROL_DT) if episode.push else (),
