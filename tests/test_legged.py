@@ -218,6 +218,21 @@ def test_a_dropped_robot_lies_still_when_its_episode_begins() -> None:
     assert (np.asarray(told["position"][:, 2]) < 0.45).all()
 
 
+@pytest.mark.parametrize(("delay", "told"), [((0, 1), True), ((0, 0), False)])
+def test_a_critic_is_told_the_action_that_a_delay_may_let_act(delay: Any, told: bool) -> None:
+    env = envs.make("go2-joystick-flat", target_delay=delay)
+    actions = np.random.default_rng(0).uniform(-1, 1, (4, 12)).astype(np.float32)
+    state, step = jax.jit(env.reset)(jax.random.key(0)), jax.jit(env.step)
+    for before, action in zip(np.concatenate([np.zeros((1, 12)), actions]), actions, strict=False):
+        state = step(state, action)
+        assert np.allclose(state.obs["critic"][-12:], before, atol=1e-6) == told
+    assert isinstance(env.task, Joystick)
+    flip = env.task.mirror.obs["critic"]
+    assert flip.index.shape == state.obs["critic"].shape
+    image = np.asarray(flip(state.obs["critic"]))[-12:]
+    assert np.allclose(image, env.task.mirror.action(before), atol=1e-6) == told
+
+
 @pytest.mark.parametrize("name", [name for name in envs.names() if name.startswith("go")])
 def test_nothing_in_a_state_is_empty(name: str) -> None:
     """Checkpoints cannot hold what has no elements."""

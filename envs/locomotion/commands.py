@@ -6,7 +6,7 @@ Where the field of a level ends they lead back.
 import jax
 import jax.numpy as jnp
 
-from envs.locomotion.legged import CONTROL_DT, heading
+from envs.locomotion.legged import CONTROL_DT, seen_from_above
 from rl.types import Array, Key, Readings
 
 COMMAND = (("forward", "m/s", 1.5), ("left", "m/s", 0.8), ("turn left", "rad/s", 1.2))  # +-
@@ -37,9 +37,7 @@ def hold(key: Key) -> Array:
 def homeward(command: Array, raw: Readings, middle: Array, half: float, reach: Array) -> Array:
     """`command` [3] within a square about `middle` [2], and beyond it a slow way back, unturned."""
     off = raw["position"][:2] - middle
-    ahead = heading(raw)
-    left = jnp.stack([-ahead[1], ahead[0]])
-    home = -jnp.stack([ahead @ off, left @ off])
+    home = -seen_from_above(raw) @ off
     most = reach * BACK * jnp.array(MOST[:2])
     back = home * jnp.min(most / jnp.maximum(jnp.abs(home), 1e-6))
     return jnp.where(jnp.abs(off).max() > half, jnp.append(back, 0.0), command)

@@ -24,6 +24,8 @@ def _trunk(model: mujoco.MjModel, x: Array) -> Array:
     return jnp.atleast_1d(x[model.body("trunk").id])
 
 
+# Not what differs from joint to joint: by so many numbers a teacher tells its worlds apart, and
+# learns each by heart.
 FACTORS = (
     Factor("geom_friction", lambda model, x: x[model.geom("ground").id, :1], SAME),
     Factor("body_mass", _trunk, SAME),

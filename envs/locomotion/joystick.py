@@ -110,13 +110,12 @@ class Joystick(Task):
     @property
     def mirror(self) -> Mirror:
         frame = symmetry.frame(self.measured)
-        policy = joined(*[frame] * self.history, symmetry.COMMAND)
         told = symmetry.truths(self.ground), symmetry.LEGS, symmetry.FOOT_VECTORS, symmetry.LEGS
         drawn = mirror(jax.eval_shape(self._drawn, jax.random.key(0)))
         late = (symmetry.JOINTS,) * bool(self.target_delay[1])
         critic = joined(frame, symmetry.COMMAND, *told, VECTOR, SAME, *drawn, *late)
-        seen = critic if self.omniscient else policy
-        return Mirror({"policy": seen, "critic": critic}, symmetry.JOINTS)
+        policy = critic if self.omniscient else joined(*[frame] * self.history, symmetry.COMMAND)
+        return Mirror({"policy": policy, "critic": critic}, symmetry.JOINTS)
 
     def model(self) -> mujoco.MjModel:
         return self.legged.model
@@ -182,7 +181,8 @@ class Joystick(Task):
     def privileged(self, raw: Readings, obs: Obs, episode: Episode) -> Obs:
         push = self._kick(episode) if episode.push else jnp.zeros(3)
         kicked = episode.push.on if episode.push else False
-        frame, command = obs[: (len(obs) - 3) // self.history], obs[-3:]
+        size = len(COMMAND)
+        frame, command = obs[: (len(obs) - size) // self.history], obs[-size:]
         return jnp.concatenate([  # which needs no history: it knows
             frame, command, self.legged.truths(raw), self.legged.around(raw), episode.gait.contact,
             self.legged.feet(raw).velocity.ravel(), episode.gait.air_time, push,

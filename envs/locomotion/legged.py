@@ -148,9 +148,7 @@ class Legged:
         """How high the ground about it is [18], from its base, m; [0] on a plane."""
         if isinstance(self.terrain, Plane):
             return jnp.zeros(0)
-        ahead = heading(raw)
-        left = jnp.stack([-ahead[1], ahead[0]])
-        at = raw["position"][:2] + AROUND @ jnp.stack([ahead, left])
+        at = raw["position"][:2] + AROUND @ seen_from_above(raw)
         return self.terrain.height(at) - raw["position"][2]
 
     def joints(self, readings: Readings) -> tuple[Array, Array]:
@@ -204,11 +202,12 @@ def gather(readings: Readings, names: tuple[str, ...]) -> Array:
     return jnp.concatenate([readings[name] for name in names], axis=-1)
 
 
-def heading(readings: Readings) -> Array:
-    """Unit vector [2] of where the robot faces, seen from above."""
+def seen_from_above(readings: Readings) -> Array:
+    """Unit vectors [2, 2] of what is ahead of the robot and to its left, along the ground."""
     w, x, y, z = readings["orientation"]
     ahead = jnp.stack([1 - 2 * (y * y + z * z), 2 * (x * y + w * z)])
-    return ahead / jnp.maximum(jnp.linalg.norm(ahead), 1e-6)
+    x, y = ahead / jnp.maximum(jnp.linalg.norm(ahead), 1e-6)
+    return jnp.stack([jnp.stack([x, y]), jnp.stack([-y, x])])
 
 
 def gravity(readings: Readings) -> Array:

@@ -19,6 +19,7 @@ AROUND = flip(*[1.0] * len(_SWAPPED), index=_SWAPPED)
 
 
 def truths(ground: str) -> Flip:
+    """Of both, on this ground."""
     return TRUTHS if ground == "flat" else joined(TRUTHS, AROUND)
 
 
