@@ -34,6 +34,7 @@ from envs.locomotion.footstand import Footstand
 from envs.locomotion.getup import Getup
 from envs.locomotion.joystick import Joystick
 from envs.locomotion.sim_to_real import DRAWN, WALKING
+from envs.locomotion.walking import ROUGH
 from envs.physics.native import Native
 from envs.simulation import Simulation
 from envs.task import Task
@@ -60,11 +61,11 @@ TASKS: dict[str, Callable[..., Task]] = {
     "go1-footstand": partial(Footstand, "go1"),
     "go1-getup": partial(Getup, "go1", measured=False),
     "go1-joystick-flat": partial(Joystick, "go1", "flat"),
-    "go1-joystick-rough": partial(Joystick, "go1", "rough"),
+    "go1-joystick-rough": partial(Joystick, "go1", "rough", weights=ROUGH),
     "go2-footstand": partial(Footstand, "go2", **DRAWN),
     "go2-getup": partial(Getup, "go2", **DRAWN),
     "go2-joystick-flat": partial(Joystick, "go2", "flat", **WALKING),
-    "go2-joystick-rough": partial(Joystick, "go2", "rough", **WALKING),
+    "go2-joystick-rough": partial(Joystick, "go2", "rough", weights=ROUGH, **WALKING),
 }
 BACKENDS = ("native", "mjx")
 

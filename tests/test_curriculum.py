@@ -40,8 +40,9 @@ def test_harder_when_mastered_easier_when_lost(lived: Any, episode: Any, want: A
 
 
 def test_a_plane_asks_for_more_than_steps_do() -> None:
-    for tracked, reach in ((0.75, 0.7), (0.85, 0.8)):
-        assert after(0, 0.7, tracked, False, levels=1) == (0, reach)
+    for levels in (1, 5):
+        for tracked, reach in ((0.75, 0.7), (0.85, 0.8)):
+            assert after(0, 0.7, tracked, False, levels=levels) == (0, reach)
 
 
 def test_who_masters_the_last_level_is_sent_to_any() -> None:

@@ -14,7 +14,7 @@ from rl.types import Array, Key
 
 LEAST, STEP = 0.5, 0.1  # of the reach
 MASTERED, LOST = 0.8, 0.5  # how well commands were followed on average, in [0, 1]
-MASTERED_ROUGH = 0.7  # where steps hold up who walks well: at 0.8 none came beyond 4 cm
+MASTERED_STEPS = 0.7  # where steps hold up who walks well: at 0.8 none came beyond 4 cm
 
 
 class Context(NamedTuple):
@@ -36,7 +36,7 @@ def following(key: Key, lived: Context, tracked: Array, fell: Array, levels: int
     on steps that are just mastered nobody learns to go faster.  Less where they were not; easier
     ground after a fall.  Who has mastered all the ground is given any of it: that keeps up all.
     """
-    enough = MASTERED if levels == 1 else MASTERED_ROUGH
+    enough = jnp.where(lived.level > 0, MASTERED_STEPS, MASTERED)
     mastered = ((tracked > enough) & ~fell).astype(jnp.int32)
     lost = (tracked < LOST).astype(jnp.int32)
     higher = mastered * (lived.reach > 1 - STEP / 2)

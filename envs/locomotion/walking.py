@@ -54,6 +54,11 @@ class Weights:
     feet_air_time: float = 0.1
 
 
+# Where feet are to swing higher, walking costs more than Playground's tracking pays: at its weights
+# a Go2 learned to stand.
+ROUGH = Weights(tracking_lin_vel=2.0, tracking_ang_vel=1.0)
+
+
 def tracking(raw: Readings, command: Array) -> tuple[Array, Array]:
     """How well the command [3] is followed in velocity and in turning, each in [0, 1]."""
     linear = jnp.sum((command[:2] - raw["velocity"][:2]) ** 2)
