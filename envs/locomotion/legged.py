@@ -84,9 +84,9 @@ class Legged:
         self.terrain.put(spec, bits, FRICTION)
         model = spec.compile()
         model.opt.timestep = self.timestep
-        # One Newton iteration, as Playground has it.  Its line search ends after 5 trials, where
-        # MJX's has converged and MuJoCo's has not yet: with 50 the two agree.
-        model.opt.iterations, model.opt.ls_iterations = 1, 50
+        # Playground's line search ends after 5 trials, where MJX's has converged and MuJoCo's has
+        # not yet: with 50 the two agree.
+        model.opt.iterations, model.opt.ls_iterations = self.terrain.iterations, 50
         model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_EULERDAMP)
         return model
 

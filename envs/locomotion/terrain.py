@@ -29,6 +29,7 @@ class Plane:
 
     levels: int = 1
     swing: float = 0.1  # m over the ground, that a foot is to reach: MuJoCo Playground's
+    iterations: int = 1  # of the solver: as Playground has it
 
     def put(self, spec: mujoco.MjSpec, bits: int, friction: float) -> None:
         """Add the ground to `spec`, meeting what has the collision `bits`."""
@@ -57,6 +58,7 @@ class Steps:
     highest: float = 0.1  # m
     levels: int = 6
     swing: float = 0.16  # m, as for a plane: over a step's edge with some to spare
+    iterations: int = 4  # with 1 the edges of steps throw over who walks well, with 3 it is settled
 
     @cached_property
     def heights(self) -> np.ndarray:
