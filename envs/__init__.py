@@ -1,13 +1,15 @@
 """Environments by name: `make`, `names`, and the ways to and from Gymnasium."""
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from numbers import Integral, Real
-from typing import Any
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import jax
+import mujoco
+from typeguard import TypeCheckError, check_type
 
 from envs.adapters.from_gymnasium import from_gymnasium as from_gymnasium
 from envs.adapters.to_gymnasium import to_gymnasium as to_gymnasium
@@ -37,7 +39,7 @@ from envs.locomotion.sim_to_real import DRAWN, WALKING
 from envs.locomotion.walking import ROUGH
 from envs.physics.native import Native
 from envs.simulation import Simulation
-from envs.task import Task
+from envs.task import Task, TaskSpec
 
 TASKS: dict[str, Callable[..., Task]] = {
     "Ant-v5": Ant,
@@ -68,6 +70,9 @@ TASKS: dict[str, Callable[..., Task]] = {
     "go2-joystick-rough": partial(Joystick, "go2", "rough", weights=ROUGH, **WALKING),
 }
 BACKENDS = ("native", "mjx")
+KINDS: dict[Any, tuple[type, str]] = {
+    bool: (bool, "True or False"), int: (Integral, "a whole number"), float: (Real, "a number"),
+}  # fmt: skip
 
 
 def names() -> list[str]:
@@ -78,8 +83,9 @@ def names() -> list[str]:
 def make_task(name: str, **overrides: Any) -> Task:
     """The task `name` with fields replaced."""
     made: Any = TASKS[_known("environment", name, names())]()
-    for field in overrides:
-        _known(f"field of {name}", field, [f.name for f in fields(made)])
+    kinds = {field.name: field.type for field in fields(made)}
+    for field, value in overrides.items():
+        _typed(field, value, kinds[_known(f"field of {name}", field, [*kinds])])
     return replace(made, **overrides)
 
 
@@ -112,10 +118,11 @@ def simulate(
 ) -> Simulation:
     """The environment of `task` on `physics`; `disturbance` in the place of the task's own."""
     _known("physics", physics, ["auto", *BACKENDS])
-    _check(task)
+    _check_task(task)
     if physics == "auto":
         physics = "native" if jax.default_backend() == "cpu" else "mjx"
     spec, model = task.spec, task.model()
+    _check_spec(spec, model)
     if physics == "native":
         stepper = Native(model, spec, threads)
     else:
@@ -136,28 +143,82 @@ def simulate(
     return Simulation(task, stepper, horizon, None if nothing else disturbance)
 
 
-def _check(task: Task) -> None:
-    """Raise unless `task`'s numbers are numbers: every world would fail, or none be stepped."""
-    given: Any = task
-    for field in fields(given) if is_dataclass(given) else ():
-        value = getattr(task, field.name)
-        kind = {int: Integral, float: Real}.get(field.type)
-        if kind and not isinstance(value, kind):
-            what = "whole number" if kind is Integral else "number"
-            raise ValueError(f"{field.name} is {value!r}; it takes a {what}.")
-        every = value if isinstance(value, tuple) else (value,)
-        if any(isinstance(x, Real) and x != x for x in every):
-            raise ValueError(f"{field.name} is {value!r}, which is not a number.")
-    if task.spec.substeps < 1:
+def _known(what: str, name: Any, among: Sequence[str]) -> str:
+    """`name`; ValueError with what is near unless it is one of `among`."""
+    if name in among:
+        return name
+    near = difflib.get_close_matches(str(name), among, n=3, cutoff=0.6)
+    hint = f"Did you mean {', '.join(near)}?" if near else f"There are {', '.join(among)}."
+    raise ValueError(f"Unknown {what} {name!r}. {hint}")
+
+
+def _typed(name: str, value: Any, hint: Any) -> None:
+    """Raise ValueError unless `value` is of the kind that the field `name` has."""
+    while get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    name_of = str(hint) if get_origin(hint) else getattr(hint, "__name__", str(hint))
+    kind, what = KINDS.get(hint, (None, name_of))
+    if kind:
+        good = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    else:
+        good = _is(value, hint)
+    if get_origin(hint) is Literal:
+        what = f"one of {', '.join(map(str, get_args(hint)))}"
+    if not good:
+        raise ValueError(f"{name} is {value!r}; it takes {what}.")
+
+
+def _check_task(given: Task) -> None:
+    """Raise unless `given`'s numbers are numbers: every world would fail, or none be stepped."""
+    _fields("", given)
+    if given.spec.substeps < 1:
         raise ValueError(
-            f"A control step of {task.spec.substeps} physics steps moves nothing: frame_skip, or "
+            f"A control step of {given.spec.substeps} physics steps moves nothing: frame_skip, or "
             "what else sets it, needs at least 1."
         )
 
 
-def _known(what: str, name: str, among: list[str]) -> str:
-    if name in among:
-        return name
-    near = difflib.get_close_matches(name, among, n=3, cutoff=0.6)
-    hint = f"Did you mean {', '.join(near)}?" if near else f"There are {', '.join(among)}."
-    raise ValueError(f"Unknown {what} {name!r}. {hint}")
+def _check_spec(asked: TaskSpec, model: mujoco.MjModel) -> None:
+    """Raise ValueError unless `model` has all that a task asks of it."""
+    named = lambda get, count: [get(i).name or str(i) for i in range(count)]  # noqa: E731
+    sensors = named(model.sensor, model.nsensor)
+    motors, cameras = named(model.actuator, model.nu), named(model.camera, model.ncam)
+    for name in asked.sensors:
+        _known("sensor", name, sensors)
+    for name in asked.actuators:
+        _known("actuator", name, motors)
+    if [*asked.actuators] != motors:
+        raise ValueError(f"The task's actuators need the model's order: {', '.join(motors)}.")
+    for name in ("low", "high"):
+        if len(getattr(asked, name)) != len(motors):
+            raise ValueError(
+                f"The task's {name} has {len(getattr(asked, name))} numbers for {len(motors)} "
+                "actuators."
+            )
+    for name in asked.fields:
+        _known("field of MjData", name, [x for x in dir(mujoco.MjData) if not x.startswith("_")])
+    for name in asked.privileged:
+        _known("privileged reading", name, [*asked.sensors, *asked.fields])
+    for name in asked.precise:
+        _known("precise field", name, asked.fields)
+    for camera in asked.cameras:
+        _known("camera", camera.name, ["free", *cameras])
+
+
+def _fields(prefix: str, given: Any) -> None:
+    """Check each field of a dataclass, and theirs."""
+    for field in fields(given) if is_dataclass(given) else ():
+        name, value = prefix + field.name, getattr(given, field.name)
+        _typed(name, value, field.type)
+        every = value if isinstance(value, tuple) else (value,)
+        if any(isinstance(x, Real) and x != x for x in every):
+            raise ValueError(f"{name} is {value!r}, which is not a number.")
+        _fields(f"{name}.", value)
+
+
+def _is(value: Any, hint: Any) -> bool:
+    try:
+        check_type(value, hint)
+    except TypeCheckError:
+        return False
+    return True

@@ -88,8 +88,10 @@ class Simulation:
         if self.disturbance:
             targets, disturbed = self.disturbance.actuate(disturbed, targets)
         data = self.physics.step(sim.data, sim.inputs | {"ctrl": targets}, sim.params)
-        raw, failed = self.physics.read(data), self.physics.failed(data)
+        raw = self.physics.read(data)
         reward, metrics = task.reward(before, raw, action, sim.command, sim.episode)
+        # An action that is no number may reach the world a step later.
+        failed = self.physics.failed(data) | ~jnp.isfinite(reward)
         terminated = task.terminated(raw, sim.episode) & ~failed
         command, episode, inputs = task.advance(advance_key, raw, action, sim.command, sim.episode)
         told, disturbed = self._sense(disturbed, sense_key, raw)

@@ -14,6 +14,7 @@ import envs
 from envs import render
 from envs.simulation import Simulation
 from rl import manifest, memory, record, runs
+from rl.checkpoint import SEAL
 
 
 def run(main: Callable[..., None], args_type: Any) -> None:
@@ -155,6 +156,21 @@ def step_of(resume: Path) -> int | None:
     if not resume.name.isdigit():
         raise ValueError(f"{resume} is no checkpoint: their names are numbers of steps.")
     return int(resume.name)
+
+
+def goes_on(args: Any) -> bool:
+    """Whether `args` resume a run from a state of it, and not from nothing."""
+    return bool(args.resume) and any((args.out / "checkpoints").glob(f"*/{SEAL}"))
+
+
+def same_actions(whose: str, theirs: Simulation, env: Simulation) -> None:
+    """Raise ValueError where an action of theirs is none of the same size here."""
+    then, now = (getattr(x.task, "action_scale", None) for x in (theirs, env))
+    if then != now:
+        raise ValueError(
+            f"{whose} acts with --env.action-scale {then}, and this task has {now}: its actions "
+            "would move other ways. Give both the same."
+        )
 
 
 def over_seeds(f: Callable[..., Any]) -> Callable[..., Any]:

@@ -112,11 +112,11 @@ def main(args: Args) -> None:
     cli.in_turn(check(args, env), train)
 
 
-def actor_of(args: Args, env: Env) -> Params | None:
+def actor_of(args: Args, env: Simulation) -> Params | None:
     """The actor of --start-from and its normaliser; ValueError if this task needs another."""
-    if args.start_from is None or args.resume:
+    if args.start_from is None or cli.goes_on(args):
         return None
-    _, _, params = play.load(args.start_from)
+    theirs, _, params = play.load(args.start_from)
     fresh = lambda key: args.agent.deploy(begin(args, env, key).agent)  # noqa: E731
     shapes = jax.eval_shape(fresh, jax.random.key(0)), jax.eval_shape(lambda: params)
     wanted, found = (jax.tree.map(lambda x: x.shape, one) for one in shapes)
@@ -129,6 +129,7 @@ def actor_of(args: Args, env: Env) -> Params | None:
             f"--start-from {args.start_from} has another network than is asked for: {why}. Give a "
             "run of PPO with the same observations and actions, and the same --agent.hidden."
         )
+    cli.same_actions(f"--start-from {args.start_from}", theirs, env)
     return params
 
 

@@ -125,13 +125,19 @@ def teacher_of(args: Args, env: Simulation) -> tuple[Policy, Params]:
     theirs, policy, params = play.load(args.teacher)
     if not theirs.task.spec.omniscient:
         raise ValueError(f"{args.teacher} is no teacher: train it with --env.omniscient.")
-    key = jax.random.key(0)
-    knows, told = (jax.eval_shape(x.reset, key).obs["critic"].shape[0] for x in (theirs, env))
+    seen = [jax.eval_shape(x.reset, jax.random.key(0)).obs for x in (theirs, env)]
+    if not all(isinstance(obs, dict) and "critic" in obs for obs in seen):
+        raise ValueError(
+            f"{args.env_name} tells a teacher no more than a student: give a task that does, as "
+            "go2-joystick-flat."
+        )
+    knows, told = (obs["critic"].shape[0] for obs in seen)
     if knows != told:
         raise ValueError(
             f"The teacher {args.teacher} was told {knows} numbers, and this task has {told} to "
             "tell: give both one task with the same --env.randomised, .ranges and .measured."
         )
+    cli.same_actions(f"The teacher {args.teacher}", theirs, env)
     return policy, params
 
 

@@ -74,13 +74,13 @@ class Spec:
                 continue
             if lacking := [name for name in ours if name not in theirs]:
                 raise ValueError(
-                    f"{whose} has no {what} {lacking[0]!r} that the policy needs; "
+                    f"{whose} has no {what} {lacking[0]!r}, which is needed; "
                     f"it has {', '.join(theirs)}."
                 )
             pairs = enumerate(zip(ours, theirs, strict=False))
             at = next((i for i, (mine, other) in pairs if mine != other), len(ours))
             raise ValueError(
-                f"{whose} has {theirs[at]!r} as its {what} {at}, where the policy has "
+                f"{whose} has {theirs[at]!r} as its {what} {at}, and not "
                 f"{ours[at] if at < len(ours) else 'none'!r}: names and order must be the same."
             )
 

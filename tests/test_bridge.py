@@ -189,6 +189,17 @@ def test_a_policy_that_loses_its_robot_ends_and_says_so(path: Path, address: str
     assert "error: The robot fell silent." in said
 
 
+def test_a_robot_that_is_ended_leaves_its_log(path: Path, address: str, tmp_path: Path) -> None:
+    log = tmp_path / "log.npz"
+    sim = bridge("sim", path, "--address", address, "--seconds", 999, "--log", log)
+    run = bridge("run", path, "--robot", address)
+    assert "running" in run.stdout.readline()
+    time.sleep(1.0)
+    sim.terminate()
+    run.kill()
+    assert [ended(run)[0], ended(sim)[0], len(np.load(log)["time"]) > 1] == [-9, 143, True]
+
+
 def test_it_runs_with_nothing_of_training_on_the_disk(
     path: Path, address: str, tmp_path: Path
 ) -> None:
@@ -219,7 +230,7 @@ def swapped(found: artefact.Artefact, what: str) -> artefact.Artefact:
 @pytest.mark.parametrize(
     ("what", "why"),
     [
-        ("order", "The policy has 'FL_hip' as its actuator 0, where the policy has"),
+        ("order", "The policy has 'FL_hip' as its actuator 0, and not 'FR_hip'"),
         ("sensor", "The model has no sensor 'elbow'"),
         ("gain", "The policy is of another spec: of its actuators the kp of FR_calf is 99.0"),
     ],

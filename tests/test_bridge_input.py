@@ -93,7 +93,9 @@ def test_a_robot_that_makes_no_sense_is_refused(field: str, value: object, why: 
         bridge.sim(replace(bridge.Sim(PATH, address="127.0.0.1:0"), **{field: value}))
 
 
-@pytest.mark.parametrize("what", ["array", "text", "none", "nan", "short", "words", "absent"])
+@pytest.mark.parametrize(
+    "what", ["array", "text", "none", "nan", "short", "one", "words", "absent"]
+)
 def test_starts_that_make_no_sense_are_refused(
     what: str, found: artefact.Artefact, tmp_path: Path
 ) -> None:
@@ -103,6 +105,7 @@ def test_starts_that_make_no_sense_are_refused(
         "none": {"qpos": qpos[:0], "qvel": qvel[:0]},
         "nan": {"qpos": qpos * np.nan, "qvel": qvel},
         "short": {"qpos": qpos[:, 1:], "qvel": qvel},
+        "one": {"qpos": np.float64(1), "qvel": np.float64(2)},
         "words": {"qpos": qpos.astype(str), "qvel": np.full(qvel.shape, "a")},
     }
     starts = tmp_path / "starts.npz"
@@ -113,7 +116,9 @@ def test_starts_that_make_no_sense_are_refused(
         shutil.copy(__file__, starts)
     elif what in files:
         np.savez(starts, **files[what])
-    with pytest.raises(ValueError, match=f"{starts.name} (is no .npz|needs at least|has qpos)"):
+    with pytest.raises(
+        ValueError, match=f"{starts.name}( is no .npz| needs at least| has qpos|.$)"
+    ):
         bridge.sim(bridge.Sim(PATH, address="127.0.0.1:0", starts=starts))
 
 

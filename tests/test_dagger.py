@@ -81,6 +81,13 @@ def test_a_teacher_leaves_no_artefact_and_a_student_does(teacher: Path, tmp_path
 def test_students_of_other_worlds_are_refused(teacher: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"was told 137 numbers, and this task has 132 to tell"):
         teacher_student.main(student(teacher, tmp_path / "run", "--env.randomised", "0"))
+    with pytest.raises(ValueError, match=r"acts with --env.action-scale 0.5, and this"):
+        teacher_student.main(student(teacher, tmp_path / "run", "--env.action-scale", "0.1"))
+    cheetah = cli.parse(
+        teacher_student.Args, ["--env", "HalfCheetah-v5", "--teacher", str(teacher)]
+    )
+    with pytest.raises(ValueError, match="HalfCheetah-v5 tells a teacher no more than a student"):
+        teacher_student.main(cheetah)
     walker = Path(__file__).parent.parent / "benchmarks" / "policies" / "go2-joystick-flat"
     with pytest.raises(ValueError, match=r"is no teacher: train it with --env\.omniscient"):
         teacher_student.main(student(walker, tmp_path / "run"))

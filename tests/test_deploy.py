@@ -138,15 +138,15 @@ def renamed(names: tuple[str, ...], i: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("what", "theirs", "said"), [
-    ("actuator", swapped(JOINTS, 4), f"{JOINTS[5]!r} as its actuator 4, .* has {JOINTS[4]!r}"),
-    ("actuator", renamed(JOINTS, 7), f"no actuator {JOINTS[7]!r} that .* it has FR_hip, .*new"),
-    ("actuator", JOINTS[:-1], "no actuator 'RL_calf' that the policy needs; it has FR_hip, "),
-    ("actuator", (*JOINTS, "arm"), "'arm' as its actuator 12, where the policy has 'none'"),
-    ("actuator", (*JOINTS[:3], "arm", *JOINTS[3:]), "'arm' as its actuator 3, .* has 'FL_hip'"),
-    ("sensor", swapped(SENSORS, 24), "'orientation' as its sensor 24, where .* has 'gyro'"),
-    ("sensor", renamed(SENSORS, 24), "no sensor 'gyro' that the policy needs; it has FR_hip_pos"),
-    ("sensor", SENSORS[1:], "no sensor 'FR_hip_pos' that the policy needs; it has FR_thigh_pos"),
-    ("sensor", (*SENSORS, "up"), "'up' as its sensor 26, where the policy has 'none'"),
+    ("actuator", swapped(JOINTS, 4), f"{JOINTS[5]!r} as its actuator 4, and not {JOINTS[4]!r}"),
+    ("actuator", renamed(JOINTS, 7), f"no actuator {JOINTS[7]!r}, .* it has FR_hip, .*new"),
+    ("actuator", JOINTS[:-1], "no actuator 'RL_calf', which is needed; it has FR_hip, "),
+    ("actuator", (*JOINTS, "arm"), "'arm' as its actuator 12, and not 'none'"),
+    ("actuator", (*JOINTS[:3], "arm", *JOINTS[3:]), "'arm' as its actuator 3, and not 'FL_hip'"),
+    ("sensor", swapped(SENSORS, 24), "'orientation' as its sensor 24, and not 'gyro'"),
+    ("sensor", renamed(SENSORS, 24), "no sensor 'gyro', which is needed; it has FR_hip_pos"),
+    ("sensor", SENSORS[1:], "no sensor 'FR_hip_pos', which is needed; it has FR_thigh_pos"),
+    ("sensor", (*SENSORS, "up"), "'up' as its sensor 26, and not 'none'"),
 ])  # fmt: skip
 def test_another_robot_is_told_by_its_first_difference(what: str, theirs: Any, said: str) -> None:
     names = {"sensor": SENSORS, "actuator": JOINTS}

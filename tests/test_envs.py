@@ -1,11 +1,19 @@
 """`envs.make` and the contract's edges: what a slip of the hand is told."""
 
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import envs
+from envs.locomotion.joystick import Joystick
+from envs.locomotion.quadruped import LEGS
+from envs.locomotion.walking import Weights
+from envs.task import Camera, TaskSpec
 
 
 @pytest.mark.parametrize(
@@ -22,11 +30,66 @@ import envs
         ("Hopper-v5", {"max_episode_steps": 0}, r"max_episode_steps is 0"),
         ("Hopper-v5", {"max_episode_steps": 2.5}, r"max_episode_steps is 2.5"),
         ("Hopper-v5", {"max_episode_steps": "9"}, r"max_episode_steps is '9'"),
+        (5, {}, r"Unknown environment 5"),
+        ("go2-joystick-flat", {"omniscient": "no"}, r"omniscient is 'no'; it takes True or False"),
+        ("go2-joystick-flat", {"history": True}, r"history is True; it takes a whole number"),
+        ("go2-joystick-flat", {"timestep": None}, r"timestep is None; it takes a number"),
+        ("go2-joystick-flat", {"ground": "ice"}, r"ground is 'ice'; it takes one of flat, rough"),
+        ("go2-joystick-flat", {"robot": "spot"}, r"robot is 'spot'; it takes one of go1, go2"),
+        (
+            "go2-joystick-flat",
+            {"reading_delay": 2},
+            r"reading_delay is 2; it takes tuple\[int, int",
+        ),
+        ("go2-joystick-flat", {"reading_delay": (0, 1.5)}, r"it takes tuple\[int, int"),
+        ("go2-joystick-flat", {"ranges": None}, r"ranges is None; it takes Ranges"),
+        ("go2-joystick-flat", {"weights": {"pose": 1}}, r"it takes Weights"),
+        ("go2-joystick-flat", {"weights": Weights(pose=float("nan"))}, r"weights.pose is nan"),
     ],
 )
-def test_bad_requests_are_one_sentence(name: str, options: dict, told: str) -> None:
+def test_bad_requests_are_one_sentence(name: Any, options: dict, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         envs.make(name, **options)
+
+
+MOTORS = tuple(f"{leg}_{joint}" for leg in LEGS for joint in ("hip", "thigh", "calf"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"sensors": ("laser",)}, r"Unknown sensor 'laser'. There are FR_hip_pos, FR_hip_vel"),
+        ({"actuators": ("FR_hop", *MOTORS[1:])}, r"Unknown actuator 'FR_hop'. Did you mean FR_hip"),
+        ({"actuators": MOTORS[::-1]}, r"actuators need the model's order: FR_hip, FR_thigh, FR_"),
+        ({"actuators": MOTORS[:-1]}, r"actuators need the model's order"),
+        ({"low": (0.0,) * 11}, r"low has 11 numbers for 12 actuators"),
+        ({"fields": ("qfoo",)}, r"Unknown field of MjData 'qfoo'"),
+        ({"privileged": ("laser",)}, r"Unknown privileged reading 'laser'"),
+        ({"precise": ("qpos",)}, r"Unknown precise field 'qpos'. There are actuator_force"),
+        ({"cameras": (Camera("top"),)}, r"Unknown camera 'top'"),
+    ],
+)
+@pytest.mark.parametrize("physics", ["native", "mjx"])
+def test_what_a_model_lacks_is_named_with_what_there_is(
+    asked: dict[str, Any], told: str, physics: str
+) -> None:
+    class Asking(Joystick):
+        @cached_property
+        def spec(self) -> TaskSpec:
+            return replace(super().spec, **asked)
+
+    with pytest.raises(ValueError, match=told):
+        envs.simulate(Asking("go2"), physics)
+
+
+def test_an_action_that_is_no_number_ends_an_episode_unrewarded() -> None:
+    env = envs.make("go2-joystick-flat")
+    state, step = jax.jit(env.reset)(jax.random.key(0)), jax.jit(env.step)
+    assert not step(state, jnp.zeros(12)).done
+    after = step(state, jnp.full(12, jnp.nan))
+    assert (after.truncated, after.terminated, after.reward) == (True, False, 0)
+    assert after.metrics["failed"] == 1
+    assert all(jnp.isfinite(x).all() for x in jax.tree.leaves(after.obs))
 
 
 @pytest.mark.parametrize("name", ["Hopper-v5", "Reacher-v5"])

@@ -68,9 +68,13 @@ def test_learning_starts_from_a_policy_and_goes_on_without_it(
         np.testing.assert_allclose(np.exp(actor["log_std"]), 0.2, rtol=1e-6)
         jax.tree.map(np.testing.assert_array_equal, actor | {"log_std": begun["log_std"]}, begun)
         assert float(params["obs"].count) == float(old["obs"].count) + 64
-    shutil.rmtree(start)
     manifest = runs.read_manifest(out)
     assert manifest["config"]["start_from"] == str(start)
+    (out / "manifest.json").write_text(json.dumps(manifest | {"status": "running"}))
+    shutil.rmtree(out / "checkpoints")  # killed before its first
+    ppo.main(cli.parse(ppo.Args, ["--resume", str(out)]))
+    assert runs.read_manifest(out)["parameters_sha256"] == manifest["parameters_sha256"]
+    shutil.rmtree(start)
     (out / "manifest.json").write_text(json.dumps(manifest | {"status": "running"}))
     ppo.main(cli.parse(ppo.Args, ["--resume", str(out)]))
     assert runs.read_manifest(out)["status"] == "done"

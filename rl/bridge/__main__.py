@@ -5,6 +5,7 @@ python -m rl.bridge run runs/ppo/artefact-0.zip --command 0.5 0 0
 """
 
 import os
+import signal
 import socket
 import sys
 from dataclasses import dataclass
@@ -92,13 +93,15 @@ def sim(args: Sim) -> None:
     print(f"waiting  {robot.spec.name} on {args.address}", flush=True)
     simulator.meet()
     ends = []
-    for number, start in enumerate(starts):
-        ends.append(simulator.episode(number, *start, args.seconds))
-        if ends[-1] == "lost":
-            break
-    simulator.bye(lost=ends[-1] == "lost")
-    if args.log:
-        simulator.log.write(args.log)
+    try:
+        for number, start in enumerate(starts):
+            ends.append(simulator.episode(number, *start, args.seconds))
+            if ends[-1] == "lost":
+                break
+        simulator.bye(lost=ends[-1] == "lost")
+    finally:  # what was recorded, whatever ends it
+        if args.log:
+            simulator.log.write(args.log)
     told = ", ".join(f"{ends.count(end)} {end}" for end in dict.fromkeys(ends))
     print(f"episodes {told}")
     if ends[-1] == "lost":
@@ -113,11 +116,13 @@ def _starts(path: Path, nq: int, nv: int) -> list[tuple[np.ndarray, np.ndarray]]
     try:
         with np.load(path) as found:
             qpos, qvel = (np.asarray(found[name], float) for name in ("qpos", "qvel"))
+    except FileNotFoundError:
+        raise ValueError(f"There is no file {path}.") from None
     except Exception as error:  # whatever another kind of file makes of itself
         raise ValueError(f"{path} is no .npz of numbers qpos and qvel.") from error
-    if not len(qpos) or not (np.isfinite(qpos).all() and np.isfinite(qvel).all()):
+    if not qpos.size or not (np.isfinite(qpos).all() and np.isfinite(qvel).all()):
         raise ValueError(f"{path} needs at least one start, and finite numbers alone.")
-    if qpos.shape[1:] != (nq,) or qvel.shape[1:] != (nv,) or len(qpos) != len(qvel):
+    if qpos.shape != (count := len(np.atleast_1d(qpos)), nq) or qvel.shape != (count, nv):
         raise ValueError(
             f"{path} has qpos {qpos.shape} and qvel {qvel.shape}; they are [E, {nq}] and [E, {nv}]."
         )
@@ -136,6 +141,7 @@ def _address(text: Address) -> tuple[str, int]:
 
 def main() -> None:
     args = tyro.cli(Args, prog="python -m rl.bridge")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         run(args) if isinstance(args, Run) else sim(args)
     except (ValueError, OSError) as error:

@@ -35,7 +35,8 @@ class Log:
             self.rows.setdefault(name, []).append(np.array(value))
 
     def write(self, path: Path) -> None:
-        columns: dict[str, Any] = {name: np.stack(x) for name, x in self.rows.items()}
+        count = min(map(len, self.rows.values()), default=0)  # a row may have been cut short
+        columns: dict[str, Any] = {name: np.stack(x[:count]) for name, x in self.rows.items() if x}
         np.savez_compressed(path, **columns)
 
 
