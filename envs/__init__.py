@@ -121,6 +121,8 @@ def simulate(
     _check_task(task)
     if physics == "auto":
         physics = "native" if jax.default_backend() == "cpu" else "mjx"
+    if threads < 0:
+        raise ValueError(f"threads is {threads}; it takes a count, or 0 for all.")
     spec, model = task.spec, task.model()
     _check_spec(spec, model)
     if physics == "native":

@@ -101,14 +101,16 @@ def main(args: Args) -> None:
 def wanted(args: Args) -> Path:
     """The artefact to drive."""
     path = args.run
-    if path.is_dir():
+    if path.is_dir() or path.suffix != ".zip":
         seeds = runs.read_manifest(path)["seeds"]
         seed = seeds[0] if args.seed is None else args.seed
+        if seed not in seeds:
+            raise ValueError(f"{path} has no seed {seed}; it has {seeds}.")
         path = artefact_of(path, seed)
         if not path.exists():
             raise ValueError(
-                f"{path} is not there; the run's seeds are {seeds}. Training writes it where the "
-                "policy reads only what a robot measures: a Go1's does with --env.measured."
+                f"{path} is not there: training writes it where the policy reads only what a robot "
+                "measures. A Go1's does with --env.measured, a teacher's does not."
             )
     elif args.seed is not None:
         raise ValueError(f"--seed is for the directory of a run; {path} is none.")

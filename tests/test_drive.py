@@ -20,7 +20,7 @@ WALKER = POLICIES / "go2-joystick-flat"
     [
         (WALKER, {"seconds": 1e300}, r"--seconds is 1e\+300; it takes at least a step, at most"),
         (WALKER, {"seconds": 0.0}, "--seconds is 0; it takes at least a step"),
-        (WALKER, {"seed": 9}, r"artefact-9\.zip is not there; the run's seeds are \[0\]"),
+        (WALKER, {"seed": 9}, r"go2-joystick-flat has no seed 9; it has \[0\]"),
         (WALKER, {"out": ROOT / "README.md"}, "README.md cannot be written to: File exists"),
         (POLICIES / "half-cheetah-ppo", {}, "where the policy reads only what a robot measures"),
     ],

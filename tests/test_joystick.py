@@ -176,7 +176,7 @@ def test_commands_are_drawn_as_playground_draws_them() -> None:
     ("name", "field", "value", "told"),
     [
         ("go1-joystick-flat", "history", 0, "history is 0; a policy sees at least 1 frame"),
-        ("go1-joystick-flat", "level", 1, "level is 1; flat ground has 0 to 0"),
+        ("go1-joystick-flat", "level", 1, "level is 1; flat ground has 0 to 0, or -1"),
         ("go2-joystick-rough", "level", 6, "level is 6; rough ground has 0 to 5"),
         ("go1-joystick-flat", "timestep", 0.003, "0.02 s of control takes whole steps"),
         ("go1-joystick-flat", "noise", -1.0, "noise is -1; it is a factor"),

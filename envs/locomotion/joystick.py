@@ -85,7 +85,7 @@ class Joystick(Task):
             raise ValueError(f"history is {self.history}; a policy sees at least 1 frame.")
         if not -1 <= self.level < self.legged.terrain.levels:
             most = self.legged.terrain.levels - 1
-            raise ValueError(f"level is {self.level}; {self.ground} ground has 0 to {most}.")
+            raise ValueError(f"level is {self.level}; {self.ground} ground has 0 to {most}, or -1.")
         self.ranges.scaled(self.randomised).check(self.model(), "trunk")
         Disturbance(reading_delay=self.reading_delay, target_delay=self.target_delay)
 
