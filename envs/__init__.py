@@ -158,16 +158,14 @@ def _typed(name: str, value: Any, hint: Any) -> None:
     """Raise ValueError unless `value` is of the kind that the field `name` has."""
     while get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
-    name_of = str(hint) if get_origin(hint) else getattr(hint, "__name__", str(hint))
-    kind, what = KINDS.get(hint, (None, name_of))
-    if kind:
-        good = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-    else:
-        good = _is(value, hint)
+    if _is(value, hint):
+        return
+    what = KINDS[hint][1] if hint in KINDS else getattr(hint, "__name__", str(hint))
     if get_origin(hint) is Literal:
         what = f"one of {', '.join(map(str, get_args(hint)))}"
-    if not good:
-        raise ValueError(f"{name} is {value!r}; it takes {what}.")
+    elif get_origin(hint):
+        what = str(hint)
+    raise ValueError(f"{name} is {value!r}; it takes {what}.")
 
 
 def _check_task(given: Task) -> None:
@@ -219,6 +217,13 @@ def _fields(prefix: str, given: Any) -> None:
 
 
 def _is(value: Any, hint: Any) -> bool:
+    """Whether `value` is of the kind `hint`; NumPy's numbers are numbers."""
+    if hint in KINDS:
+        return isinstance(value, KINDS[hint][0]) and (hint is bool or not isinstance(value, bool))
+    if get_origin(hint) is tuple and ... not in (parts := get_args(hint)):
+        return isinstance(value, tuple) and len(value) == len(parts) and all(map(_is, value, parts))
+    if isinstance(hint, str):  # of a module whose annotations are not evaluated
+        return True
     try:
         check_type(value, hint)
     except TypeCheckError:

@@ -97,6 +97,7 @@ def test_numbers_of_every_kind_are_taken(name: str) -> None:
     env = envs.make(name, frame_skip=np.int64(2), max_episode_steps=3)
     assert env.horizon == 3
     assert envs.make("Hopper-v5", forward_reward_weight=np.float32(2)).task.spec.substeps == 4
+    assert envs.make_task("go2-joystick-flat", target_delay=(np.int64(0), 1)).disturbance
 
 
 @pytest.mark.parametrize("shape", [(), (2,), (1, 3), (4, 3)])
