@@ -36,7 +36,7 @@ class Log:
 
     def write(self, path: Path) -> None:
         count = min(map(len, self.rows.values()), default=0)  # a row may have been cut short
-        columns: dict[str, Any] = {name: np.stack(x[:count]) for name, x in self.rows.items() if x}
+        columns: dict[str, Any] = {name: np.array(x[:count]) for name, x in self.rows.items()}
         np.savez_compressed(path, **columns)
 
 
