@@ -9,8 +9,8 @@ PYTEST = python -m pytest -n 2 --dist loadfile
 .PHONY: demo test suite slow lint types format pins clean
 
 demo: $(VENV)/.ready  ## train a Go2 until it walks, not well; drive it through the bridge
-	@echo "Some 10 minutes for 4M steps, after which a Go2 walks, not at its best; then its drive and film."
-	$(BIN)/python -m experiments.walk --steps 4000000 --evals 4 --no-video --out $(DEMO)
+	@echo "Some 15 minutes for 6M steps, after which a Go2 walks, not at its best; then its drive and film."
+	$(BIN)/python -m experiments.walk --steps 6000000 --evals 6 --no-video --out $(DEMO)
 	$(BIN)/python -m experiments.drive $(DEMO)
 
 test: lint types suite  ## what must pass before a commit
