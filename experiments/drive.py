@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -52,7 +53,7 @@ class Args:
     runtime: Literal["jax", "numpy"] = "jax"
     video: bool = True
     meshes: Path | None = None  # a folder of the robot's, to be seen in the place of colliders
-    out: Path | None = None  # where drive.npz, .png and .mp4 go; None: beside the artefact
+    out: Path | None = None  # where drive.npz, .csv, .png, .mp4 go; None: beside the artefact
 
 
 def main(args: Args) -> None:
@@ -67,7 +68,8 @@ def main(args: Args) -> None:
         out.mkdir(parents=True, exist_ok=True)
         if not os.access(out, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        script = args.script or tour(out / "drive.csv", len(found.spec.command))
+        name = free(out)
+        script = args.script or tour(out / f"{name}.csv", len(found.spec.command))
     except OSError as error:
         raise ValueError(
             f"{out} cannot be written to: {error.strerror}. Name another folder with --out."
@@ -75,10 +77,10 @@ def main(args: Args) -> None:
     model = mujoco.MjModel.from_binary_path("m.mjb", {"m.mjb": found.model})
     if args.meshes:
         model = play.looks(envs.make_task(found.spec.name), args.meshes)
-    well = together(path, script, out / "drive.npz", args)
-    log = dict(np.load(out / "drive.npz"))
+    well = together(path, script, out / f"{name}.npz", args)
+    log = dict(np.load(out / f"{name}.npz"))
     achieved = velocities(log["qpos"], log["qvel"])
-    print(f"plot     {plot(out / 'drive.png', found, log, achieved)}")
+    print(f"plot     {plot(out / f'{name}.png', found, log, achieved)}")
     if found.spec.command:
         off = np.sqrt(np.mean((achieved - log["command"]) ** 2, 0))
         told = (f"{x:.2f} {unit} {name}" for x, (name, unit) in zip(off, CHANNELS, strict=True))
@@ -89,9 +91,9 @@ def main(args: Args) -> None:
         captions = [caption(found, *row) for row in zip(log["command"], achieved, strict=True)]
         print(f"renders  {len(captions)} frames", flush=True)
         try:
-            dt = found.spec.control_dt
-            render.video(out / "drive.mp4", model, log["qpos"], dt, captions)
-            print(f"video    {out / 'drive.mp4'}")
+            film, dt = out / f"{name}.mp4", found.spec.control_dt
+            render.video(film, model, log["qpos"], dt, captions)
+            print(f"video    {film}")
         except render.CannotRender as error:
             print(f"no video: {error}")
     if not well:
@@ -109,12 +111,18 @@ def wanted(args: Args) -> Path:
         path = artefact_of(path, seed)
         if not path.exists():
             raise ValueError(
-                f"{path} is not there: training writes it where the policy reads only what a robot "
-                "measures. A Go1's does with --env.measured, a teacher's does not."
+                f"{args.run} has no {path.name}: training writes it where the policy reads only "
+                "what a robot measures. A Go1's does with --env.measured, a teacher's does not."
             )
     elif args.seed is not None:
         raise ValueError(f"--seed is for the directory of a run; {path} is none.")
     return path
+
+
+def free(out: Path) -> str:
+    """`drive`, or the first of drive-2, drive-3, ... that no file in `out` has for a stem."""
+    taken = {path.stem for path in out.iterdir()}
+    return next(x for i in count(1) if (x := f"drive-{i}" if i > 1 else "drive") not in taken)
 
 
 def together(path: Path, script: Path, log: Path, args: Args, *more: str) -> bool:

@@ -122,6 +122,8 @@ def main(args: Args) -> None:
 
 def teacher_of(args: Args, env: Simulation) -> tuple[Policy, Params]:
     """The teacher's policy and parameters; ValueError if it knows other things than `env` tells."""
+    if env.task.spec.omniscient:
+        raise ValueError("--env.omniscient is for a teacher: a student that knows all needs none.")
     theirs, policy, params = play.load(args.teacher)
     if not theirs.task.spec.omniscient:
         raise ValueError(f"{args.teacher} is no teacher: train it with --env.omniscient.")

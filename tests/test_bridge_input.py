@@ -15,6 +15,7 @@ from rl.bridge.simulator import Robot
 
 PATH = Path(__file__).parent.parent / "benchmarks" / "policies" / "go2-joystick-flat"
 PATH /= "artefact-0.zip"
+SOMEBODYS = Path(__file__).parent / "oracles" / "playground_go1.npz"
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +30,11 @@ def found() -> artefact.Artefact:
         ("0 0 0 0", "Line 1 of .* is '0 0 0 0'; it needs these numbers, with commas"),
         ("0,0,0,0\n0,1,2", "Line 2 of .* is '0,1,2'; it needs these numbers"),
         ("0,0,0,0\n0,a,b,c", "Line 2 of .* is '0,a,b,c'; it needs these numbers"),
-        ("1,0,0,0\n\n0,0,0,0", "Line 3 of .* goes back in time"),
+        ("1,0,0,0\n\n0,0,0,0", "Line 3 of .* is no later than the line before"),
+        ("1,0,0,0\n1,0.5,0,0", "Line 2 of .* is no later than the line before"),
+        ("-1,0,0,0", "Line 1 of .* has a time that is no finite number from 0 on"),
         ("0,nan,0,0", "Line 1 of .* asks for nan m/s of forward; it goes from -1.5 to 1.5"),
-        ("nan,0,0,0", "Line 1 of .* has a time that is no finite number"),
+        ("nan,0,0,0", "Line 1 of .* has a time that is no finite number from 0 on"),
         ("0,0,0,0\n1,0,0,9", "Line 2 of .* asks for 9 rad/s of turn left; it goes from -1.2"),
     ],
 )
@@ -86,6 +89,8 @@ def test_limits_that_limit_nothing_or_all_are_refused(name: str, values: tuple) 
         ("artefact", Path("no.zip"), "There is no artefact no.zip"),
         ("artefact", PATH.parent, "is a folder; its artefacts: artefact-0.zip"),
         ("log", Path("/nowhere/log.npz"), "--log /nowhere/log.npz cannot be written"),
+        ("log", Path("notes.md"), "--log notes.md will be an .npz file: give it that ending"),
+        ("log", SOMEBODYS, "--log .* is there already: name another"),
     ],
 )
 def test_a_robot_that_makes_no_sense_is_refused(field: str, value: object, why: str) -> None:

@@ -83,6 +83,8 @@ def test_students_of_other_worlds_are_refused(teacher: Path, tmp_path: Path) -> 
         teacher_student.main(student(teacher, tmp_path / "run", "--env.randomised", "0"))
     with pytest.raises(ValueError, match=r"acts with --env.action-scale 0.5, and this"):
         teacher_student.main(student(teacher, tmp_path / "run", "--env.action-scale", "0.1"))
+    with pytest.raises(ValueError, match=r"--env\.omniscient is for a teacher"):
+        teacher_student.main(student(teacher, tmp_path / "run", "--env.omniscient"))
     cheetah = cli.parse(
         teacher_student.Args, ["--env", "HalfCheetah-v5", "--teacher", str(teacher)]
     )

@@ -22,12 +22,19 @@ WALKER = POLICIES / "go2-joystick-flat"
         (WALKER, {"seconds": 0.0}, "--seconds is 0; it takes at least a step"),
         (WALKER, {"seed": 9}, r"go2-joystick-flat has no seed 9; it has \[0\]"),
         (WALKER, {"out": ROOT / "README.md"}, "README.md cannot be written to: File exists"),
-        (POLICIES / "half-cheetah-ppo", {}, "where the policy reads only what a robot measures"),
+        (POLICIES / "half-cheetah-ppo", {}, "cheetah-ppo has no artefact-0.zip: .* reads only"),
     ],
 )
 def test_a_drive_that_makes_no_sense_is_refused(run: Path, more: dict, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         drive.main(drive.Args(run, **more))
+
+
+def test_a_drive_takes_a_name_of_its_own(tmp_path: Path) -> None:
+    assert drive.free(tmp_path) == "drive"
+    (tmp_path / "drive.csv").write_text("0,0,0,0")  # a user's
+    (tmp_path / "drive-2.mp4").touch()
+    assert drive.free(tmp_path) == "drive-3"
 
 
 def test_who_is_told_to_end_leaves_neither_robot_nor_policy(tmp_path: Path) -> None:

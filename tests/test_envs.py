@@ -92,6 +92,11 @@ def test_an_action_that_is_no_number_ends_an_episode_unrewarded() -> None:
     assert all(jnp.isfinite(x).all() for x in jax.tree.leaves(after.obs))
 
 
+def test_a_task_in_the_place_of_a_name_is_told_where_it_goes() -> None:
+    with pytest.raises(ValueError, match=r"by its name here; envs\.simulate takes a Joy"):
+        envs.make(Joystick("go2"))
+
+
 @pytest.mark.parametrize("name", ["Hopper-v5", "Reacher-v5"])
 def test_numbers_of_every_kind_are_taken(name: str) -> None:
     env = envs.make(name, frame_skip=np.int64(2), max_episode_steps=3)

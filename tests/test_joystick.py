@@ -180,6 +180,11 @@ def test_commands_are_drawn_as_playground_draws_them() -> None:
         ("go2-joystick-rough", "level", 6, "level is 6; rough ground has 0 to 5"),
         ("go1-joystick-flat", "timestep", 0.003, "0.02 s of control takes whole steps"),
         ("go1-joystick-flat", "noise", -1.0, "noise is -1; it is a factor"),
+        *(
+            (f"go2-{name}", "action_scale", x, f"action_scale is {x}; it takes a number above 0")
+            for name in ("joystick-rough", "getup", "footstand")
+            for x in (-1.0, 0.0, np.nan)
+        ),
         ("go2-getup", "noise", np.inf, "noise is inf; it is a factor"),
         ("go2-getup", "dropped", 2.0, "dropped is 2.0; it is a chance"),
     ],

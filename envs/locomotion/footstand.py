@@ -81,7 +81,7 @@ class Footstand(Task):
     def __post_init__(self) -> None:
         if not 0 <= self.reared[0] <= self.reared[1] <= 1:
             raise ValueError(f"reared is {self.reared}; it needs 0 <= least <= most <= 1.")
-        self.ranges.scaled(self.randomised).check(self.model(), "trunk")
+        self.legged.check(self.action_scale, self.ranges.scaled(self.randomised))
 
     @cached_property
     def legged(self) -> Legged:

@@ -79,7 +79,7 @@ class Getup(Task):
     def __post_init__(self) -> None:
         if not 0 <= self.dropped <= 1:
             raise ValueError(f"dropped is {self.dropped}; it is a chance, from 0 to 1.")
-        self.ranges.scaled(self.randomised).check(self.model(), "trunk")
+        self.legged.check(self.action_scale, self.ranges.scaled(self.randomised))
 
     @cached_property
     def legged(self) -> Legged:

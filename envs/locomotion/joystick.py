@@ -86,7 +86,7 @@ class Joystick(Task):
         if not -1 <= self.level < self.legged.terrain.levels:
             most = self.legged.terrain.levels - 1
             raise ValueError(f"level is {self.level}; {self.ground} ground has 0 to {most}, or -1.")
-        self.ranges.scaled(self.randomised).check(self.model(), "trunk")
+        self.legged.check(self.action_scale, self.ranges.scaled(self.randomised))
         Disturbance(reading_delay=self.reading_delay, target_delay=self.target_delay)
 
     @cached_property

@@ -22,6 +22,7 @@ from envs.locomotion.quadruped import (
     Quadruped,
 )
 from envs.locomotion.terrain import AROUND, Plane, Terrain
+from envs.randomise import Ranges
 from envs.task import TaskSpec
 from rl.types import Array, Readings
 
@@ -165,6 +166,12 @@ class Legged:
         ranges = self.robot.limits()
         middle, half = ranges.mean(1), share * np.ptp(ranges, 1) / 2
         return np.stack([middle - half, middle + half], 1)
+
+    def check(self, action_scale: float, ranges: Ranges) -> None:
+        """Raise ValueError for what no such robot can do or be."""
+        if not 0 < action_scale < np.inf:
+            raise ValueError(f"action_scale is {action_scale}; it takes a number above 0, rad.")
+        ranges.check(self.model, "trunk")
 
     def lowest(self, raw: Readings, legs: tuple[str, ...]) -> Array:
         """Height [n] of the lowest point of each collider of `legs`, but the feet, m."""

@@ -86,8 +86,8 @@ def sim(args: Sim) -> None:
         raise ValueError(
             f"--seconds is {args.seconds:g}; it takes a time from {robot.spec.control_dt:g} s on."
         )
-    if args.log and (args.log.is_dir() or not _writable(args.log.parent)):
-        raise ValueError(f"--log {args.log} cannot be written: name a file in another folder.")
+    if args.log:
+        _check_log(args.log)
     starts = _starts(args.starts, robot.model.nq, robot.model.nv) if args.starts else [robot.home()]
     simulator = Simulator(robot, Link(_address(args.address)), args.pace == "real")
     print(f"waiting  {robot.spec.name} on {args.address}", flush=True)
@@ -102,10 +102,21 @@ def sim(args: Sim) -> None:
     finally:  # what was recorded, whatever ends it
         if args.log:
             simulator.log.write(args.log)
+            print(f"log      {args.log}")
     told = ", ".join(f"{ends.count(end)} {end}" for end in dict.fromkeys(ends))
     print(f"episodes {told}")
     if ends[-1] == "lost":
         sys.exit("error: The policy fell silent; its robot was held, then damped.")
+
+
+def _check_log(path: Path) -> None:
+    """Raise unless a log can be written there, over nothing."""
+    if path.suffix != ".npz":
+        raise ValueError(f"--log {path} will be an .npz file: give it that ending.")
+    if path.exists():
+        raise ValueError(f"--log {path} is there already: name another.")
+    if not _writable(path.parent):
+        raise ValueError(f"--log {path} cannot be written: name a file in another folder.")
 
 
 def _writable(folder: Path) -> bool:

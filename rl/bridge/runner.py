@@ -131,10 +131,10 @@ def script(spec: Spec, path: Path) -> Operator:
             raise ValueError(
                 f"{where} is {line[:40]!r}; it needs these numbers, with commas between: {names}."
             )
-        if not np.isfinite(row[0]):
-            raise ValueError(f"{where} has a time that is no finite number.")
-        if rows and row[0] < rows[-1][0]:
-            raise ValueError(f"{where} goes back in time.")
+        if not 0 <= row[0] < np.inf:
+            raise ValueError(f"{where} has a time that is no finite number from 0 on.")
+        if rows and row[0] <= rows[-1][0]:
+            raise ValueError(f"{where} is no later than the line before.")
         _check_range(spec, np.array(row[1:]), where)
         rows.append(row)
     if not rows:
