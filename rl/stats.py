@@ -1,10 +1,24 @@
-"""Statistics of scores [runs, tasks], seeded (Agarwal et al. 2021, arXiv:2108.13264)."""
+"""Statistics of scores [runs, tasks], seeded (Agarwal et al. 2021, arXiv:2108.13264).
+
+Each takes leading axes as they come, so that all samples of a bootstrap are one call.
+"""
 
 from collections.abc import Callable
 
 import numpy as np
 
-Statistic = Callable[[np.ndarray], np.ndarray]
+Statistic = Callable[..., np.ndarray]  # of one or more arrays of scores
+MOST = 4_000_000  # scores drawn at a time: 32 MB
+
+
+def mean(scores: np.ndarray) -> np.ndarray:
+    """Of all runs and tasks, [...]."""
+    return scores.mean((-2, -1))
+
+
+def median(scores: np.ndarray) -> np.ndarray:
+    """Over the tasks, of the runs' mean on each, [...]."""
+    return np.median(scores.mean(-2), axis=-1)
 
 
 def iqm(scores: np.ndarray) -> np.ndarray:
@@ -14,24 +28,65 @@ def iqm(scores: np.ndarray) -> np.ndarray:
     return flat[..., cut : flat.shape[-1] - cut].mean(-1)
 
 
-def resample(scores: np.ndarray, rng: np.random.Generator, times: int) -> np.ndarray:
-    """Bootstrap samples [times, runs, tasks]: runs drawn with replacement, each task apart."""
-    runs, tasks = scores.shape
-    drawn = rng.integers(runs, size=(times, runs, tasks))
-    return np.take_along_axis(scores[None], drawn, axis=1)
+def optimality_gap(scores: np.ndarray, enough: float = 1.0) -> np.ndarray:
+    """What is missing to `enough` on average, where more counts as no more, [...]."""
+    return enough - np.minimum(scores, enough).mean((-2, -1))
 
 
-def interval_of_mean(scores: np.ndarray, *, times: int = 20_000) -> np.ndarray:
-    """95% bootstrap interval [2, tasks] of the mean of `scores` [runs, tasks] on each task."""
-    means = resample(scores, np.random.default_rng(0), times).mean(1)
-    return np.quantile(means, [0.025, 0.975], axis=0)
+def performance_profile(scores: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Share of all runs and tasks that score above each of `levels` [K], [..., K]."""
+    flat = scores.reshape(*scores.shape[:-2], -1, 1)
+    return (flat > levels).mean(-2)
 
 
-def relative_difference(
-    ours: np.ndarray, theirs: np.ndarray, *, seed: int = 0, times: int = 20_000
-) -> tuple[float, float, float]:
-    """IQM of `ours` over that of `theirs`, less one, and its 95% bootstrap interval."""
+def probability_of_improvement(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    """Chance that a run of ours scores above one of theirs, ties being half, as a mean over the
+    tasks, [...].  They may differ in their number of runs."""
+    one, other = ours[..., :, None, :], theirs[..., None, :, :]
+    return ((one > other) + 0.5 * (one == other)).mean((-3, -2, -1))
+
+
+def sample_efficiency(scores: np.ndarray) -> np.ndarray:
+    """IQM at each of K moments of learning, [..., K], of scores [..., runs, tasks, K]."""
+    return np.moveaxis(iqm(np.moveaxis(scores, -1, 0)), 0, -1)
+
+
+def bootstrap(
+    statistic: Statistic,
+    *scores: np.ndarray,
+    seed: int = 0,
+    times: int = 20_000,
+    level: float = 0.95,
+) -> np.ndarray:
+    """Percentile interval [2, ...] of a statistic of `scores`, each [runs, tasks, ...].
+
+    Runs are drawn with replacement, for each task and each of the scores apart.
+    """
+    if min(x.size for x in scores) == 0:
+        raise ValueError("There are no scores to draw from: an interval needs a run and a task.")
     rng = np.random.default_rng(seed)
-    drawn = iqm(resample(ours, rng, times)) / iqm(resample(theirs, rng, times)) - 1
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return float(iqm(ours) / iqm(theirs) - 1), float(low), float(high)
+    each = max(1, MOST // max(x.size for x in scores))
+    counts = [min(each, times - done) for done in range(0, times, each)]
+    found = [statistic(*(resample(x, rng, count) for x in scores)) for count in counts]
+    return np.quantile(np.concatenate(found), [(1 - level) / 2, (1 + level) / 2], axis=0)
+
+
+def resample(scores: np.ndarray, rng: np.random.Generator, times: int) -> np.ndarray:
+    """Bootstrap samples [times, runs, tasks, ...]: runs drawn with replacement, each task apart."""
+    runs, tasks = scores.shape[:2]
+    return scores[rng.integers(runs, size=(times, runs, tasks)), np.arange(tasks)]
+
+
+def interval_of_mean(scores: np.ndarray) -> np.ndarray:
+    """95% bootstrap interval [2, tasks] of the mean of `scores` [runs, tasks] on each task."""
+    return bootstrap(lambda x: x.mean(1), scores)
+
+
+def relative_difference(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float, float]:
+    """IQM of `ours` over that of `theirs`, less one, and its 95% bootstrap interval."""
+
+    def relative(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+        return iqm(ours) / iqm(theirs) - 1
+
+    low, high = bootstrap(relative, ours, theirs)
+    return float(relative(ours, theirs)), float(low), float(high)
