@@ -93,7 +93,7 @@ def record_of(args: Any, env: Simulation) -> record.Record:
     ways = {"track": args.track, "strict": args.when_full == "stop"}
     if args.resume:
         found = runs.read_manifest(args.out)
-        if args.resume == args.out and found.get("status") == "done" and "eval_returns" in found:
+        if args.resume == args.out and runs.finished(found):
             print(f"{args.out} is done: nothing to go on with. python -m experiments.play shows it")
             sys.exit(0)
         log = record.Record.again(args.out, **ways)

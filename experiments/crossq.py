@@ -18,5 +18,7 @@ class Args(sac.Args):
     agent: Any = CrossQ()
 
 
+main = sac.main
+
 if __name__ == "__main__":
-    cli.run(sac.main, Args)
+    cli.run(main, Args)

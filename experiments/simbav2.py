@@ -30,5 +30,7 @@ class Args(sac.Args):
     agent: Any = SIMBA_V2
 
 
+main = sac.main
+
 if __name__ == "__main__":
-    cli.run(sac.main, Args)
+    cli.run(main, Args)

@@ -32,5 +32,7 @@ class Args(ppo.Args):
     agent: Any = WALKER
 
 
+main = ppo.main
+
 if __name__ == "__main__":
-    cli.run(ppo.main, Args)
+    cli.run(main, Args)

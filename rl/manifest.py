@@ -1,6 +1,7 @@
 """What a run needs said of itself to be made again: code, packages, machine, settings."""
 
 import hashlib
+import json
 import os
 import platform
 import resource
@@ -10,6 +11,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,13 @@ from typing import Any
 import jax
 import numpy as np
 
-SCHEMA = 2  # 1 does not say what the parts of a configuration are, and tells less of the machine
+# 1 does not say what the parts of a configuration are, and tells less of the machine; 2 has neither
+# the configuration's hash nor a seal.
+SCHEMA = 3
 # What a run's end tells, which one that is resumed has not come to.
-AT_THE_END = ("eval_seed", "eval_returns", "peak_memory_gb", "parameters_sha256")
+AT_THE_END = ("eval_seed", "eval_returns", "peak_memory_gb", "parameters_sha256", "seal")
+# Settings that say where and how a run is made, and not what comes of it.
+HOST = ("out", "resume", "seed", "seeds", "threads", "track", "video", "save_s", "when_full")
 SETTINGS = ("JAX_", "XLA_", "NPROC", "OMP_", "MUJOCO_GL", "CUDA_VISIBLE_DEVICES")
 
 
@@ -32,7 +38,7 @@ def facts() -> dict[str, Any]:
         "argv": [os.path.relpath(sys.argv[0]), *sys.argv[1:]],
         "started": now(),
         "git": _git(),
-        "packages": {d.name: d.version for d in sorted(metadata.distributions(), key=_name)},
+        "packages": _packages(),
         "python": platform.python_version(),
         "machine": {
             "system": platform.platform(), "cpu": _cpu(), "cores": os.cpu_count(),
@@ -53,8 +59,16 @@ def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def _name(package: metadata.Distribution) -> str:
-    return package.name.lower()
+@cache  # what this process has imported does not change
+def _packages() -> dict[str, str]:
+    found = {d.name: d.version for d in metadata.distributions()}
+    return dict(sorted(found.items(), key=lambda x: x[0].lower()))
+
+
+def identity(config: Mapping[str, Any]) -> str:
+    """The hash of a plain configuration, the same for all seeds and hosts."""
+    told = {name: part for name, part in config.items() if name not in HOST}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 def peak_memory_gb() -> float:
@@ -75,6 +89,7 @@ def plain(x: Any) -> Any:
     return str(x) if isinstance(x, Path) else x
 
 
+@cache  # of what this process has begun with
 def _git() -> dict[str, Any]:
     def ask(*words: str) -> str | None:
         git = shutil.which("git")
@@ -94,6 +109,7 @@ def _git() -> dict[str, Any]:
     return told
 
 
+@cache
 def _cpu() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -29,6 +29,7 @@ class Record:
     ) -> None:
         known = {"seeds": [0], "train_s": 0.0, "evaluate_s": 0.0, "save_s": 0.0, "compile_s": 0.0}
         facts = manifest.facts() | {"steps": steps} | known | facts
+        facts["config_sha256"] = manifest.identity(manifest.plain(facts.get("config", {})))
         tracked = service(track) if track else None  # refused before anything is made
         self._open(runs.free(out), facts, tracked, strict)
 
@@ -49,7 +50,7 @@ class Record:
         self.out, self.strict, self.before = out, strict, {}
         self.begun = self.lapped = time.perf_counter()
         self.tracked = {n: [x["step"] for x in runs.read_rows(out / n)][-1:] for n in runs.ROWS}
-        self._lock = runs.locked(out)
+        self._lock = runs.locked(out / "lock")
         self.shown: float | list[float] | None = None  # the last return there was
         self.judged: np.ndarray | None = None  # the last evaluation, of each seed
         self.told = 0.0  # share of the run last told of
@@ -109,7 +110,9 @@ class Record:
             if error is not None and status == "running":
                 why = "stopped by Ctrl-C" if kind is KeyboardInterrupt else f"failed: {error}"
                 status = why.splitlines()[0]
-            self.update(status=status, ended=manifest.now())
+            self.manifest |= {"status": status, "ended": manifest.now()}
+            whole = error is None and status == "done"
+            self.update(**({"seal": runs.seal(self.out, self.manifest)} if whole else {}))
         self._tell(lambda tracker: tracker.finish())
         os.close(self._lock)
         if kind is KeyboardInterrupt:

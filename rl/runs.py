@@ -1,6 +1,7 @@
 """A run's directory: finding a free one, holding it, writing a file, and reading what is there."""
 
 import fcntl
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -11,6 +12,10 @@ import numpy as np
 from rl import manifest
 
 ROWS: tuple[str, ...] = ("metrics.jsonl", "evals.jsonl")
+
+
+class Taken(ValueError):
+    """Another process holds what was to be locked."""
 
 
 def write(path: Path, content: bytes) -> None:
@@ -60,6 +65,21 @@ def read_manifest(run: Path) -> dict[str, Any]:
     return found
 
 
+def seal(run: Path, facts: dict[str, Any]) -> str:
+    """The hash of what a run tells: `facts`, its manifest, and its rows."""
+    told = {name: fact for name, fact in facts.items() if name != "seal"}
+    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
+    for name in ROWS:
+        digest.update((run / name).read_bytes() if (run / name).exists() else b"")
+    return digest.hexdigest()
+
+
+def finished(facts: dict[str, Any]) -> bool:
+    """Whether a run with this manifest has come to its end, as schemas have it."""
+    ended = {"eval_returns", "seal"} if facts.get("schema", 0) > 2 else {"eval_returns"}
+    return facts.get("status") == "done" and ended <= facts.keys()
+
+
 def curve(out: Path, title: str, value: str = "episode_return") -> Path:
     """Draw `value` against steps, one line a seed, to curve.png."""
     from matplotlib.figure import Figure  # slow to import, and only needed here
@@ -94,15 +114,15 @@ def free(out: Path) -> Path:
     raise ValueError(f"There are 10,000 runs named {out} already; give another --out.")
 
 
-def locked(out: Path) -> int:
-    """The run's lock, an open file: the system frees it however this process ends."""
-    file = os.open(out / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+def locked(path: Path) -> int:
+    """An open file that is ours alone: the system frees it however this process ends."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         owner = os.pread(file, 20, 0).decode()
         os.close(file)
-        raise ValueError(f"{out} is in use by process {owner}.") from error
+        raise Taken(f"{path.parent} is in use by process {owner}.") from error
     os.ftruncate(file, 0)
     os.pwrite(file, str(os.getpid()).encode(), 0)
     return file

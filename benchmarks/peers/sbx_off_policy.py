@@ -2,9 +2,9 @@
 
 python benchmarks/peers/sbx_off_policy.py sac --env HalfCheetah-v5 --num-envs 8 --seed 0
 
-One line of JSON: `value`, environment steps/s while it learns (collecting and learning, from a
-thousand steps after the compile on), the return of `--episodes` deterministic episodes at the end
-and, of as many, at `--evals` moments on the way.
+A line of JSON with the returns of `--episodes` deterministic episodes at each of `--evals` moments,
+and a last one with those at the end and `value`, environment steps/s while it learns (collecting
+and learning, from a thousand steps after the compile on).
 """
 
 import argparse
@@ -26,15 +26,18 @@ class Clock(BaseCallback):
     def __init__(self, env: str, every: int, episodes: int) -> None:
         super().__init__()
         self.env, self.every, self.episodes = env, every, episodes
-        self.curve: list[tuple[int, float]] = []
+        self.judged = 0
         self.began = self.steps = 0
 
     def _on_step(self) -> bool:
         if not self.began and self.num_timesteps >= self.model.learning_starts + WARM:
             self.began, self.steps = time.perf_counter(), self.num_timesteps
-        if self.every and self.num_timesteps >= self.every * (len(self.curve) + 1):
-            mean = float(np.mean(judge(self.model, self.env, self.episodes)))
-            self.curve.append((self.num_timesteps, mean))
+        if self.every and self.num_timesteps >= self.every * (self.judged + 1):
+            self.judged += 1
+            returns = judge(self.model, self.env, self.episodes)
+            print(
+                json.dumps({"eval": {"step": self.num_timesteps, "returns": returns}}), flush=True
+            )
         return True
 
 
@@ -77,7 +80,7 @@ def main() -> None:
     told = {
         "peer": "sbx", **vars(args), "wall_seconds": end - start,
         "value": (args.steps - clock.steps) / (end - clock.began),
-        "curve": clock.curve, "returns": returns, "return": float(np.mean(returns)),
+        "train_s": end - start, "returns": returns, "return": float(np.mean(returns)),
     }  # fmt: skip
     print(json.dumps(told))
 

@@ -1,0 +1,29 @@
+"""Sweeps, their reports and comparisons: python -m benchmarks COMMAND, or COMMAND --help."""
+
+import sys
+from importlib import import_module
+
+import tyro
+
+from benchmarks.process import guard
+
+COMMANDS = {
+    "run": "make the runs of a suite",
+    "report": "tables, figures and a page of runs",
+}
+
+
+def main() -> None:
+    name, rest = (sys.argv[1] if len(sys.argv) > 1 else ""), sys.argv[2:]
+    if name not in COMMANDS:
+        lines = [f"  {command:8} {what}" for command, what in COMMANDS.items()]
+        print("\n".join([str(__doc__), *lines]))
+        sys.exit(name not in ("", "-h", "--help") and f"error: There is no command {name}.")
+    module = import_module(f"benchmarks.{name}")
+    guard(
+        lambda: module.main(tyro.cli(module.Args, args=rest, prog=f"python -m benchmarks {name}"))
+    )
+
+
+if __name__ == "__main__":
+    main()

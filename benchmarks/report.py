@@ -1,0 +1,183 @@
+"""python -m benchmarks report SUITE|DIRS: tables, figures and a page, of run directories alone."""
+
+import base64
+import html
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Annotated
+
+import matplotlib as mpl
+import tyro
+from matplotlib.figure import Figure
+
+from benchmarks import collect, exports, figures, suite, tables
+from benchmarks.collect import Collected
+from benchmarks.plan import units
+from benchmarks.scores import Scores, score
+from benchmarks.stop import pairs_of
+from benchmarks.suite import Suite
+from benchmarks.tables import Table
+from rl import manifest
+from rl.adastop import AdaStop, Pair
+
+STYLE = """
+:root { color-scheme: light dark; --line: #8884; --dim: #777; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 1100px; margin: 2em auto; padding: 0 1em; }
+h1 { margin-bottom: 0; } h2 { margin-top: 2em; border-bottom: 1px solid var(--line); }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 13px; }
+th, td { padding: .25em .8em .25em 0; text-align: right; border-bottom: 1px solid var(--line); }
+th { vertical-align: bottom; } th:first-child, td:first-child { text-align: left; }
+.wide { overflow-x: auto; } .note { color: var(--dim); font-size: 13px; }
+figure { margin: 1em 0; }
+figure svg, figure img { max-width: 100%; height: auto; background: #fff; }
+figcaption { color: var(--dim); font-size: 13px; } li { margin: .2em 0; }
+"""
+
+
+@dataclass(frozen=True)
+class Args:
+    """Report on a suite, or on any directories of runs and files of records."""
+
+    what: Annotated[tuple[str, ...], tyro.conf.Positional]  # a suite, or directories and .jsonl
+    runs: Path = Path("runs")  # where a suite's are
+    out: Path | None = None  # a folder; runs/SUITE/report, or ./report
+    last: int = 1  # evaluations that a score is the mean of, where no suite says it
+    export: tuple[str, ...] = ()  # openrlbenchmark, unifloral: also in their layouts
+    records: Path | None = None  # also put the results into this file of records
+
+
+def main(args: Args) -> None:
+    if not args.what:
+        raise ValueError(f"Report on what? A suite ({', '.join(suite.names())}), or directories.")
+    if unknown := set(args.export) - exports.LAYOUTS.keys():
+        raise ValueError(f"--export {unknown.pop()}: it takes {' and '.join(exports.LAYOUTS)}.")
+    named, found = gather(args)
+    for path, why in found.left_out:
+        print(f"left out {path}: {why}")
+    if not found.results:
+        raise ValueError(f"Nothing that is done was found in {', '.join(args.what)}.")
+    scores = score(found.results, named, args.last)
+    out = args.out or (args.runs / named.name / "report" if named else Path("report"))
+    out.mkdir(parents=True, exist_ok=True)
+    pairs = pairs_of(named) if named else list(combinations(scores.agents, 2))
+    pairs = [pair for pair in pairs if scores.common(pair)]
+    parts = contents(scores, found, pairs, named.adastop if named else AdaStop())
+    drawn = dict(drawings(scores, pairs))
+    title = f"Suite {named.name}" if named else f"Report on {', '.join(args.what)}"
+    about = named.about if named else ""
+    (out / "tables.md").write_text("\n\n".join(table.markdown() for table in parts) + "\n")
+    (out / "tables.tex").write_text("\n\n".join(table.latex() for table in parts) + "\n")
+    for name, (figure, _) in drawn.items():
+        figure.savefig(out / f"{name}.png", dpi=110)
+    (out / "index.html").write_text(page(title, about, parts, drawn, found))
+    exports.csv(out, scores)
+    for layout in args.export:
+        exports.LAYOUTS[layout](out / layout, scores)
+    if args.records:
+        collect.write(args.records, found.results)
+    print("\n\n".join(table.markdown() for table in parts[:4]))
+    print(f"\npage     {out / 'index.html'}")
+
+
+def gather(args: Args) -> tuple[Suite | None, Collected]:
+    """The results that are asked for, and the suite if it is one."""
+    if len(args.what) > 1 or Path(args.what[0]).is_dir() or args.what[0].endswith(".jsonl"):
+        return None, collect.collect(map(Path, args.what))
+    named = suite.read(args.what[0])
+    kept = suite.ROOT / "results" / f"{named.name}.jsonl"
+    paths = [path for path in (kept, args.runs / named.name) if path.exists()]
+    if not paths:
+        raise ValueError(
+            f"No run of {named.name} is in {args.runs}: python -m benchmarks run {named.name}"
+        )
+    found = collect.collect(paths)
+    return named, only(named, found, args.runs)
+
+
+def only(named: Suite, found: Collected, runs: Path) -> Collected:
+    """Of what was found, the configurations that a suite has now; a run for a record of it."""
+    arms = [(t, a) for t in named.tasks for a, about in named.agents.items() if not about.published]
+    now = {arm: units(named, {arm: [0]}, runs)[0].identity for arm in arms}
+    newest = {}
+    for result in found.results:
+        if now.get(result.arm) in (result.identity, None) or not result.identity:
+            newest[result.arm, result.seed] = result
+        else:
+            where = runs / named.name / result.task / result.agent / result.identity[:10]
+            found.left_out.append((where, "is of another configuration than the suite has now"))
+    kept = [result for (arm, _), result in newest.items() if arm in now]
+    return Collected(kept, sorted(set(found.left_out)))
+
+
+def contents(
+    scores: Scores, found: Collected, pairs: Sequence[Pair], adastop: AdaStop
+) -> list[Table]:
+    """Every table that has something to say."""
+    made = [
+        tables.returns(scores), tables.aggregates(scores), tables.comparisons(scores, pairs),
+        tables.decisions(scores, pairs, adastop), tables.runtimes(scores),
+        tables.provenance(found.results), tables.configurations(found.results),
+    ]  # fmt: skip
+    return [table for table in made if table.rows]
+
+
+def drawings(scores: Scores, pairs: Sequence[Pair]) -> Iterator[tuple[str, tuple[Figure, str]]]:
+    """Every figure by its file's name, and what it shows."""
+    for steps, agents in figures.budgets(scores).items():
+        about = f"of {steps:,} environment steps, with 95% bootstrap intervals"
+        name = f"{steps:g}".replace("+", "")
+        yield f"curves-{name}", (figures.curves(scores, agents, False), f"Mean return {about}")
+        if any(run.wall_s for own in scores.runs.values() for run in own):
+            drawn = figures.curves(scores, agents, True)
+            yield f"time-{name}", (drawn, f"The same against wall time, {about}")
+        drawn = figures.efficiency(scores, agents)
+        yield f"efficiency-{name}", (drawn, f"Sample efficiency: IQM over the tasks {about}")
+    yield "intervals", (figures.intervals(scores), "Aggregates over all tasks")
+    yield "profiles", (figures.profiles(scores), "Performance profiles")
+    if pairs:
+        yield "improvement", (figures.improvement(scores, pairs), "Probability of improvement")
+    if any(run.took for own in scores.runs.values() for run in own):
+        yield "runtime", (figures.runtimes(scores), "What a run takes, medians over seeds")
+
+
+def page(
+    title: str,
+    about: str,
+    parts: Sequence[Table],
+    drawn: dict[str, tuple[Figure, str]],
+    found: Collected,
+) -> str:
+    """All of it as one page that needs nothing else."""
+    pictures = "\n".join(
+        f"<figure>{vector(figure)}<figcaption>{html.escape(said)}</figcaption></figure>"
+        for figure, said in drawn.values()
+    )
+    left = "".join(f"<li>{html.escape(f'{path}: {why}')}</li>" for path, why in found.left_out)
+    left = f"<h2>Left out</h2><ul>{left}</ul>" if left else ""
+    results, rest = ([part.page() for part in own] for own in (parts[:4], parts[4:]))
+    return f"""<!doctype html>
+<html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">
+<title>{html.escape(title)}</title><style>{STYLE}</style>
+<h1>{html.escape(title)}</h1><p>{html.escape(about)}</p>
+<p class=note>{len(found.results)} runs, {manifest.now()}. Scores are last or averaged-last
+evaluations, never the best.</p>
+<h2>Results</h2>{"".join(results)}<h2>Figures</h2>{pictures}
+<h2>How it was made</h2>{"".join(rest)}{left}
+</html>
+"""
+
+
+def vector(figure: Figure) -> str:
+    """A figure as SVG, or as a picture where that is smaller."""
+    drawing, picture = io.StringIO(), io.BytesIO()
+    with mpl.rc_context({"svg.fonttype": "none", "font.family": "sans-serif"}):
+        figure.savefig(drawing, format="svg")
+    svg = drawing.getvalue()
+    svg = svg[svg.index("<svg") :]
+    if len(svg) < 150_000:
+        return svg
+    figure.savefig(picture, format="png", dpi=110)
+    return f'<img src="data:image/png;base64,{base64.b64encode(picture.getvalue()).decode()}">'

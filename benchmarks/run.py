@@ -1,0 +1,96 @@
+"""python -m benchmarks run SUITE: make the runs of a suite that are not done."""
+
+import os
+import sys
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Literal
+
+import psutil
+import tyro
+
+from benchmarks import suite as suites
+from benchmarks.engines import Cluster, Engine, Inline, Processes
+from benchmarks.measurements import SBX
+from benchmarks.plan import units
+from benchmarks.process import Python
+from benchmarks.suite import Suite
+from benchmarks.sweep import Progress, Wanted, begin, sweep
+from benchmarks.table import Rates, Watch, planned
+
+
+@dataclass(frozen=True)
+class Args:
+    """Make the runs of a suite: what is done is skipped, what died goes on from its checkpoint."""
+
+    suite: tyro.conf.Positional[str]  # its name, or the path of a .toml
+    engine: Literal["inline", "process", "ray"] = "process"
+    jobs: int = 0  # runs at a time; 0: as cores and memory allow
+    seeds: int = 0  # of each task and agent; 0: as the suite has it
+    only: tuple[str, ...] = ()  # tasks and agents, by their names; none: all
+    retries: int = 2  # times that a run which was killed is taken up again
+    dry_run: bool = False  # show what would be done
+    address: str = ""  # of a Ray cluster; none: one of this machine
+    peers: Path = Path(os.environ.get("SPEED_PEERS", ".venv-peers/bin/python"))
+    runs: Path = Path("runs")
+
+
+def main(args: Args) -> None:
+    suite = suites.read(args.suite)
+    if args.seeds < 0 or args.jobs < 0 or args.retries < 0:
+        raise ValueError("--seeds, --jobs and --retries take no number below 0.")
+    wanted = arms(suite, args)
+    jobs = args.jobs or room(suite, args)
+    before = begin(units(suite, wanted, args.runs))
+    rates = Rates(suite)
+    for unit in before.done:
+        rates.learn(unit)
+    print(planned(suite, before, rates, jobs), flush=True)
+    if args.dry_run:
+        return
+    if any(unit.is_foreign for unit in (*before.waiting, *before.elsewhere)):
+        Python(str(args.peers), SBX, "--peers").versions()  # before anything runs: is it there?
+        os.environ["SPEED_PEERS"] = os.path.abspath(args.peers)
+    with Watch(suite, rates, jobs) as watch:
+        done = sweep(
+            suite, args.runs, engine_of(args, suite, jobs), wanted=lambda: wanted, show=watch.show,
+            retries=args.retries,
+        )  # fmt: skip
+    conclude(done)
+
+
+def arms(suite: Suite, args: Args) -> Wanted:
+    """The seeds of each task and agent that are asked for."""
+    for name in args.only:
+        if name not in suite.tasks and name not in suite.agents:
+            raise ValueError(f"--only {name}: suite {suite.name} has no such task or agent.")
+    tasks = [name for name in suite.tasks if name in args.only] or list(suite.tasks)
+    agents = [name for name in suite.agents if name in args.only] or list(suite.agents)
+    learning = [name for name in agents if not suite.agents[name].published]
+    return dict.fromkeys(product(tasks, learning), range(args.seeds or suite.seeds))
+
+
+def room(suite: Suite, args: Args) -> int:
+    """Runs that cores and memory have room for."""
+    if args.engine == "inline":
+        return 1
+    cores = len(os.sched_getaffinity(0)) // suite.threads
+    return max(min(cores, int(psutil.virtual_memory().available / 1e9 / suite.memory_gb)), 1)
+
+
+def engine_of(args: Args, suite: Suite, jobs: int) -> Engine:
+    match args.engine:
+        case "inline":
+            return Inline(suite.threads)
+        case "process":
+            return Processes(jobs, suite.threads)
+        case "ray":
+            return Cluster(jobs, suite.threads, suite.memory_gb, args.address)
+
+
+def conclude(progress: Progress) -> None:
+    """Say what failed and where to look; the exit status tells it too."""
+    if progress.failed:
+        lines = [f"  {unit.name}: {why}" for unit, why in progress.failed.items()]
+        sys.exit("\n".join([f"{len(lines)} of {len(progress.units)} runs failed:", *lines]))

@@ -1,0 +1,99 @@
+"""Scores of runs as matrices: by task, agent and seed, in units that tasks share."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from benchmarks.collect import Result
+from benchmarks.plan import Arm
+from benchmarks.suite import Suite, published, steps_of
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a report or a comparison is made of."""
+
+    tasks: tuple[str, ...]
+    agents: tuple[str, ...]
+    runs: dict[Arm, tuple[Result, ...]]  # in order of seeds
+    ranges: dict[str, tuple[float, float]]  # returns that score 0 and 1
+    ranged: bool  # by who made the suite; or by the least and the greatest return of all runs
+    last: int  # evaluations that a score is the mean of
+
+    def returns(self, task: str, agent: str) -> np.ndarray:
+        """Of each seed [runs]; none where nothing was run."""
+        return np.array([result.score(self.last) for result in self.runs.get((task, agent), ())])
+
+    def normalised(self, agent: str, tasks: Sequence[str]) -> np.ndarray:
+        """[runs, tasks], with as many runs of each task as there are of all."""
+        found = [self.scaled(task, self.returns(task, agent)) for task in tasks]
+        least = min(map(len, found), default=0)
+        return np.array([row[:least] for row in found]).T.reshape(least, len(tasks))
+
+    def scaled(self, task: str, returns: np.ndarray) -> np.ndarray:
+        low, high = self.ranges[task]
+        return (returns - low) / (high - low)
+
+    def common(self, agents: Iterable[str]) -> tuple[str, ...]:
+        """The tasks that all of these have runs of."""
+        agents = tuple(agents)
+        return tuple(t for t in self.tasks if all(self.runs.get((t, agent)) for agent in agents))
+
+    def steps(self, agent: str) -> int:
+        """Environment steps of its runs."""
+        runs = [r for (_, name), found in self.runs.items() if name == agent for r in found]
+        return max((run.steps[-1] for run in runs if run.steps), default=0)
+
+
+def score(results: Iterable[Result], suite: Suite | None, last: int = 1) -> Scores:
+    """Results by task and agent, those of a suite in its order and with its ranges."""
+    runs: dict[Arm, list[Result]] = {}
+    for result in results:
+        runs.setdefault(result.arm, []).append(result)
+    runs = {arm: found for named, own in runs.items() for arm, found in _apart(named, own).items()}
+    tasks, agents = (tuple(dict.fromkeys(arm[i] for arm in sorted(runs))) for i in (0, 1))
+    ranges: dict[str, tuple[float, float]] = {}
+    if suite:
+        last = suite.last
+        tasks = tuple(name for name in suite.tasks if name in tasks)
+        agents = tuple(
+            name for name in suite.agents if name in agents or suite.agents[name].published
+        )
+        ranges = {name: task.range for name, task in suite.tasks.items() if task.range}
+        for name, agent in suite.agents.items():
+            if agent.published:
+                runs |= {(task, name): _published(suite, name, task) for task in tasks}
+    made = Scores(
+        tasks, agents, {arm: tuple(sorted(own, key=lambda r: r.seed)) for arm, own in runs.items()},
+        {}, all(task in ranges for task in tasks), last,
+    )  # fmt: skip
+    return replace(made, ranges={task: ranges.get(task) or _spread(made, task) for task in tasks})
+
+
+def _apart(arm: Arm, results: list[Result]) -> dict[Arm, list[Result]]:
+    """Runs of one task and agent by their configurations, where there are several."""
+    kinds = sorted({result.identity for result in results})
+    if len(kinds) == 1:
+        return {arm: results}
+    return {
+        (arm[0], f"{arm[1]}@{kind[:6]}"): [r for r in results if r.identity == kind]
+        for kind in kinds
+    }
+
+
+def _published(suite: Suite, name: str, task: str) -> list[Result]:
+    agent = suite.agents[name]
+    steps = steps_of(suite, agent)
+    returns = published(agent.published, steps, task, suite.name)
+    return [
+        Result(suite.name, task, name, "", i, (steps,), (), (x,), (x,))
+        for i, x in enumerate(returns)
+    ]
+
+
+def _spread(scores: Scores, task: str) -> tuple[float, float]:
+    """The least and the greatest return of all runs of a task."""
+    found = [x for agent in scores.agents for x in scores.returns(task, agent)]
+    low, high = float(np.min(found)), float(np.max(found))
+    return (low, high) if low < high else (low - 1, high)

@@ -1,0 +1,223 @@
+"""What a sweep compares, as data: a file of benchmarks/suites, checked before anything starts."""
+
+import io
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from contextlib import redirect_stderr
+from dataclasses import MISSING, dataclass, field, fields
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from typeguard import TypeCheckError, check_type
+
+from experiments import cli
+from rl import manifest
+from rl.adastop import AdaStop
+
+ROOT = Path(__file__).parent
+SUITES, PEERS, PUBLISHED = ROOT / "suites", ROOT / "peers", ROOT / "published.json"
+NAME = re.compile(r"[\w.,=+-]+")  # of an agent: it names a directory
+OWN = {*manifest.HOST, "env", "steps"}  # flags that a sweep gives by itself
+Flags = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    range: tuple[float, float] | None = None  # returns that score 0 and 1
+    flags: Flags = field(default_factory=dict)  # of every experiment on it
+
+
+@dataclass(frozen=True)
+class Agent:
+    """What learns: an experiment of ours, a peer's script, or what was published of another."""
+
+    experiment: str = ""  # a module of experiments/, or of another package by its dotted name
+    script: str = ""  # a file of benchmarks/peers, and first words of its command line
+    published: str = ""  # an entry of published.json
+    flags: Flags = field(default_factory=dict)
+    words: tuple[str, ...] = ()  # that follow the flags, such as agent.head:hl-gauss
+    steps: int = 0  # environment steps; 0: the suite's
+    steps_per_s: float = 0.0  # about, of a run, for an estimate where none is done; 0: not known
+
+
+@dataclass(frozen=True)
+class Suite:
+    name: str
+    about: str
+    tasks: dict[str, Task]
+    agents: dict[str, Agent]
+    steps: int = 0  # environment steps, of an agent that has none of its own
+    seeds: int = 5
+    last: int = 1  # evaluations, of whose mean a run's score is; never the best
+    group: int = 1  # seeds in a run, side by side: more pay on an accelerator
+    threads: int = 1  # of a run
+    memory_gb: float = 2.0  # of a run, about
+    pairs: tuple[tuple[str, str], ...] = ()  # of agents that are compared; none: all pairs
+    adastop: AdaStop = field(default_factory=AdaStop)
+
+
+def names() -> list[str]:
+    return sorted(path.stem for path in SUITES.glob("*.toml"))
+
+
+def read(name: str) -> Suite:
+    """A suite by name, or of the file NAME.toml anywhere; ValueError says what is wrong with it."""
+    path = Path(name) if name.endswith(".toml") else SUITES / f"{name}.toml"
+    if not path.is_file():
+        raise ValueError(f"There is no suite {name}: {', '.join(names())}, or a path of a .toml.")
+    try:
+        table = tomllib.loads(path.read_text())
+    except ValueError as error:  # of TOML or of UTF-8
+        raise ValueError(f"{path} is no TOML: {error}.") from error
+    suite = _filled(Suite, {"name": path.stem, **table}, str(path))
+    _check(suite, str(path))
+    return suite
+
+
+def _filled(kind: type, table: Any, where: str) -> Any:
+    """A dataclass of a table, whose keys and values must be those of its fields."""
+    if not isinstance(table, dict):
+        raise ValueError(f"{where} takes a table, not {table!r}.")
+    known, made = {f.name: f for f in fields(kind)}, {}
+    for name, hint in get_type_hints(kind).items():
+        if name in table:
+            made[name] = _value(hint, table[name], f"{where}: {name}")
+        elif known[name].default is MISSING and known[name].default_factory is MISSING:
+            raise ValueError(f"{where} lacks {name}.")
+    if unknown := sorted(table.keys() - known.keys()):
+        raise ValueError(f"{where} has no setting {unknown[0]}; it has {', '.join(known)}.")
+    return kind(**made)
+
+
+def _value(hint: Any, value: Any, where: str) -> Any:
+    if hint == Flags:
+        return dict(_flat(value, where))
+    if hint is AdaStop:
+        return _filled(AdaStop, value, where)
+    if getattr(hint, "__origin__", None) is dict:
+        return {name: _filled(hint.__args__[1], x, f"{where}.{name}") for name, x in value.items()}
+    value = _tuples(value)
+    value = float(value) if hint is float and type(value) is int else value
+    try:
+        return check_type(value, hint)
+    except TypeCheckError as error:
+        raise ValueError(f"{where} is {value!r}: {error}.") from error
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(x) for x in value) if isinstance(value, list) else value
+
+
+def _flat(flags: Any, where: str, above: str = "") -> Iterator[tuple[str, Any]]:
+    """Flags by their dotted names, be they nested tables or not."""
+    if not isinstance(flags, dict):
+        raise ValueError(f"{where} takes a table, not {flags!r}.")
+    for name, value in flags.items():
+        if isinstance(value, dict):
+            yield from _flat(value, where, f"{above}{name}.")
+        elif above + name.replace("-", "_") in OWN:
+            raise ValueError(f"{where}: {name} is not a suite's to set here.")
+        else:
+            yield above + name, value
+
+
+def _check(suite: Suite, where: str) -> None:
+    """Raise ValueError for what makes no sense, names first; then every configuration."""
+    for name in ("seeds", "last", "group", "threads"):
+        if (count := getattr(suite, name)) < 1:
+            raise ValueError(f"{where}: {name} is {count}; it takes at least 1.")
+    if not suite.tasks or not suite.agents:
+        raise ValueError(f"{where} has no {'agents' if suite.tasks else 'tasks'}.")
+    for task, about in suite.tasks.items():
+        if about.range and not about.range[0] < about.range[1]:
+            raise ValueError(f"{where}: {task} has a range of {about.range}; the first is less.")
+    for name, agent in suite.agents.items():
+        at = f"{where}: agents.{name}"
+        if not NAME.fullmatch(name):
+            raise ValueError(f"{at}: a name has letters, digits and -_.,=+ alone.")
+        if sum(map(bool, (agent.experiment, agent.script, agent.published))) != 1:
+            raise ValueError(f"{at} takes one of experiment, script and published.")
+        if steps_of(suite, agent) < 1:
+            raise ValueError(f"{at} has no steps, nor has the suite.")
+        for task in suite.tasks:
+            if agent.published:
+                published(agent.published, steps_of(suite, agent), task, at)
+            else:
+                try:
+                    resolve(suite, name, task)
+                except ValueError as error:
+                    raise ValueError(f"{at} on {task}: {error}") from error
+    for pair in suite.pairs:
+        for name in pair:
+            if name not in suite.agents:
+                raise ValueError(f"{where}: pairs names {name}; there is no such agent.")
+
+
+def steps_of(suite: Suite, agent: Agent) -> int:
+    return agent.steps or suite.steps
+
+
+def published(name: str, steps: int, task: str, where: str) -> list[float]:
+    """Returns that others have published, one a seed."""
+    table = json.loads(PUBLISHED.read_text())
+    found = table.get(name, {}).get(str(steps), {}).get(task)
+    if not found:
+        raise ValueError(f"{where}: nothing is published of {name} on {task} at {steps:,} steps.")
+    return found
+
+
+def resolve(suite: Suite, name: str, task: str) -> tuple[str, tuple[str, ...], str]:
+    """Program, words and the hash of the resolved configuration of an agent on a task."""
+    agent = suite.agents[name]
+    flags = suite.tasks[task].flags | agent.flags if agent.experiment else agent.flags
+    words = ("--env", task, *_spelt(flags), "--steps", str(steps_of(suite, agent)), *agent.words)
+    if agent.script:
+        script, *own = agent.script.split()
+        _check_script(script, flags)
+        config = {"script": script, "words": [*own, *words]}
+        return script, (*own, *words), manifest.identity(config)
+    program = agent.experiment if "." in agent.experiment else f"experiments.{agent.experiment}"
+    return program, words, manifest.identity(manifest.plain(arguments(program, words)))
+
+
+def _spelt(flags: Flags) -> Iterator[str]:
+    """Flags as a command line has them."""
+    for name, value in flags.items():
+        above, _, last = name.replace("_", "-").rpartition(".")
+        above += "." if above else ""
+        if isinstance(value, bool):
+            yield f"--{above}{last if value else f'no-{last}'}"
+        else:
+            yield f"--{above}{last}"
+            yield from map(str, value if isinstance(value, list | tuple) else [value])
+
+
+@cache
+def arguments(program: str, words: tuple[str, ...]) -> Any:
+    """The arguments that an experiment makes of its command line, or ValueError."""
+    parent = program.rpartition(".")[0]
+    if not find_spec(parent) or not find_spec(program):
+        raise ValueError(f"there is no experiment {program.removeprefix('experiments.')}.")
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            return cli.parse(import_module(program).Args, list(words))
+    except SystemExit as error:
+        box = [line.strip("│ ") for line in said.getvalue().splitlines() if line.startswith("│")]
+        cut = next((i for i, line in enumerate(box) if line.startswith("──")), len(box))
+        raise ValueError(f"{' '.join(box[:cut])}.") from error
+
+
+def _check_script(script: str, flags: Flags) -> None:
+    path = PEERS / script
+    if not path.is_file():
+        raise ValueError(f"there is no {path}.")
+    known = re.findall(r'add_argument\("--([\w-]+)"', path.read_text())
+    for name in flags:
+        if name.replace("_", "-") not in known:
+            raise ValueError(f"{script} has no --{name}; it has {', '.join(known)}.")

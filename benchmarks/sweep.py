@@ -1,0 +1,141 @@
+"""Make the runs of a suite: skip what is done, go on with what died, go past what fails."""
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks import plan
+from benchmarks.engines import Engine
+from benchmarks.plan import Arm, Unit
+from benchmarks.suite import Suite
+
+TICK = 0.2  # s between two looks at the engine
+ELSEWHERE = 5.0  # s between two looks at what other processes make
+Wanted = Mapping[Arm, Iterable[int]]  # seeds of each task and agent
+
+
+@dataclass
+class Progress:
+    """What a sweep has come to; it can be made again from the run directories at any time."""
+
+    waiting: deque[Unit] = field(default_factory=deque)
+    running: list[Unit] = field(default_factory=list)
+    elsewhere: list[Unit] = field(default_factory=list)  # made by another driver, or one that died
+    done: list[Unit] = field(default_factory=list)
+    made: int = 0  # of those that are done, by this driver
+    failed: dict[Unit, str] = field(default_factory=dict)  # and why
+
+    @property
+    def units(self) -> list[Unit]:
+        return [*self.done, *self.failed, *self.running, *self.elsewhere, *self.waiting]
+
+
+def begin(units: list[Unit]) -> Progress:
+    """What of these is done, and what is to do."""
+    progress = Progress()
+    for unit in units:
+        sort(progress, unit)
+    return progress
+
+
+def sort(progress: Progress, unit: Unit) -> None:
+    """Put a unit that does not run where it belongs."""
+    state, why = plan.look(unit)
+    match state:
+        case "done":
+            progress.done.append(unit)
+        case "held":
+            progress.elsewhere.append(unit)
+        case "damaged":
+            progress.failed[unit] = f"{why} Move it away, and it is made again."
+        case _:
+            progress.waiting.append(unit)
+
+
+def sweep(
+    suite: Suite,
+    where: Path,
+    engine: Engine,
+    *,
+    wanted: Callable[[], Wanted],
+    show: Callable[[Progress], None],
+    retries: int,
+) -> Progress:
+    """Make all runs that are wanted; what is wanted may grow as they end."""
+    now = wanted()
+    progress, tries = begin(plan.units(suite, now, where)), Counter[Unit]()
+    looked = time.monotonic()
+    try:
+        while progress.waiting or progress.running or progress.elsewhere:
+            show(progress)
+            while progress.waiting and len(progress.running) < engine.jobs:
+                submit(progress, engine)
+            ended = engine.poll()
+            for unit, code in ended:
+                progress.running.remove(unit)
+                settle(progress, unit, code, tries, retries)
+                if len(unit.seeds) > 1:  # of which a part may have fitted in memory
+                    grow(progress, plan.units(suite, {unit.arm: unit.seeds}, where))
+            if time.monotonic() - looked > ELSEWHERE:
+                others, progress.elsewhere = progress.elsewhere, []
+                for unit in others:
+                    sort(progress, unit)
+                looked = time.monotonic()
+            if ended and (then := wanted()) != now:
+                grow(progress, plan.units(suite, then, where))
+                now = then
+            if not ended:
+                time.sleep(TICK)
+    except BaseException:
+        engine.cancel()
+        raise
+    show(progress)
+    return progress
+
+
+def submit(progress: Progress, engine: Engine) -> None:
+    """Begin the next run; one that cannot even begin has failed."""
+    unit = progress.waiting.popleft()
+    try:
+        engine.submit(unit)
+        progress.running.append(unit)
+    except OSError as error:  # as of a full disk
+        progress.failed[unit] = f"cannot begin: {error}"
+
+
+def settle(
+    progress: Progress, unit: Unit, code: int | None, tries: Counter[Unit], retries: int
+) -> None:
+    """What became of a run whose process has ended."""
+    state, status = plan.look(unit)
+    if status == "stopped by Ctrl-C":  # as who is asked in this process takes it for himself
+        raise KeyboardInterrupt
+    died = code is None or code < 0 or status.startswith("stopped") or code == 0
+    if state in ("done", "held", "damaged"):
+        progress.made += state == "done"
+        sort(progress, unit)
+    elif died and tries[unit] < retries:
+        tries[unit] += 1
+        progress.waiting.appendleft(unit)
+    else:
+        again = f" {tries[unit] + 1} times" if tries[unit] else ""
+        how = f"died{again} (exit status {code})" if died else last_words(unit)
+        progress.failed[unit] = f"{how}; see {unit.log}"
+
+
+def grow(progress: Progress, units: list[Unit]) -> None:
+    """Take in what was not wanted before."""
+    known = set(progress.units)
+    for unit in units:
+        if unit not in known:
+            sort(progress, unit)
+
+
+def last_words(unit: Unit) -> str:
+    """The last line that a run's process has said."""
+    with unit.log.open("rb") as log:
+        log.seek(max(log.seek(0, 2) - 4_000, 0))
+        lines = log.read().decode(errors="replace").strip().splitlines()
+    return (lines or ["it said nothing"])[-1].strip()

@@ -1,0 +1,183 @@
+"""What a sweep will do, and how far it is, on a terminal."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from benchmarks.plan import Unit
+from benchmarks.suite import Suite
+from benchmarks.sweep import Progress
+from rl import runs
+
+START = 6.0  # s before a run's own clock begins, about
+TAIL = 20_000  # bytes of a file in which its last whole line lies
+
+
+def facts_of(out: Path) -> dict[str, Any]:
+    """A run's manifest, or nothing."""
+    try:
+        return runs.read_manifest(out)
+    except (ValueError, OSError):
+        return {}
+
+
+def seconds(facts: Mapping[str, Any]) -> float:
+    """That a run took in all."""
+    return sum(facts.get(f"{on}_s", 0.0) for on in ("compile", "train", "evaluate", "save"))
+
+
+class Rates:
+    """Environment steps per second of runs, as those that are done have it, or the suite."""
+
+    def __init__(self, suite: Suite) -> None:
+        self.suite, self._known = suite, dict[tuple[str, str], list[float]]()
+
+    def learn(self, unit: Unit) -> None:
+        facts = facts_of(unit.out)
+        if took := seconds(facts):
+            rate = unit.steps * len(unit.seeds) / took
+            self._known.setdefault(unit.arm, []).append(rate)
+
+    def of(self, unit: Unit) -> float:
+        """The task's own, or of the same agent elsewhere, or as the suite guesses; 0: not known."""
+        mine = self._known.get(unit.arm) or [
+            rate for arm, rates in self._known.items() if arm[1] == unit.agent for rate in rates
+        ]
+        return float(np.median(mine)) if mine else self.suite.agents[unit.agent].steps_per_s
+
+    def left(self, units: list[Unit], jobs: int) -> tuple[float, int]:
+        """Seconds that these take, and how many of them are of unknown speed."""
+        known = [unit for unit in units if self.of(unit)]
+        steps = [unit.steps * len(unit.seeds) * (1 - reached(unit)) for unit in known]
+        took = [START + x / self.of(unit) for unit, x in zip(known, steps, strict=True)]
+        return max([sum(took) / jobs, *took]), len(units) - len(known)
+
+
+def reached(unit: Unit) -> float:
+    """Share of its steps that a run has made."""
+    return min(last_row(unit.out).get("step", 0) / unit.steps, 1.0)
+
+
+def last_row(out: Path) -> dict[str, Any]:
+    """The newest line of a run's metrics, or of its evaluations where it writes no metrics."""
+    for name in runs.ROWS:
+        try:
+            with (out / name).open("rb") as file:
+                file.seek(max(file.seek(0, os.SEEK_END) - TAIL, 0))
+                return json.loads(file.read().split(b"\n")[-2])
+        except (OSError, ValueError, IndexError):
+            continue
+    return {}
+
+
+def time_of(s: float) -> str:
+    """Seconds as one reads them."""
+    if s < 90:
+        return f"{s:.0f} s"
+    return f"{s / 60:.0f} min" if s < 5400 else f"{s / 3600:.1f} h"
+
+
+def planned(suite: Suite, progress: Progress, rates: Rates, jobs: int) -> str:
+    """What a sweep would do, arm by arm."""
+    arms: dict[tuple[str, str], list[Unit]] = {}
+    for unit in progress.units:
+        arms.setdefault(unit.arm, []).append(unit)
+    table = Table(box=None, pad_edge=False)
+    for name in ("task", "agent", "configuration", "steps", "seeds", "done", "to make", "each"):
+        table.add_column(name, justify="left" if name in ("task", "agent") else "right")
+    for (task, agent), units in sorted(
+        arms.items(), key=lambda x: list(suite.tasks).index(x[0][0])
+    ):
+        done = sum(len(unit.seeds) for unit in units if unit in progress.done)
+        rate, seeds = rates.of(units[0]), sum(len(unit.seeds) for unit in units)
+        each = time_of(units[0].steps * len(units[0].seeds) / rate) if rate else "?"
+        steps, identity = f"{units[0].steps:,}", units[0].identity[:10]
+        table.add_row(task, agent, identity, steps, str(seeds), str(done), str(seeds - done), each)
+    console = Console(width=120, file=open(os.devnull, "w"))  # noqa: SIM115
+    with console.capture() as said:
+        console.print(table)
+    return said.get() + total(progress, rates, jobs)
+
+
+def total(progress: Progress, rates: Rates, jobs: int) -> str:
+    rest = [*progress.waiting, *progress.running, *progress.elsewhere]
+    took, unknown = rates.left(rest, jobs)
+    said = f"{len(progress.done)} of {len(progress.units)} runs are done"
+    if rest:
+        about = f"about {time_of(took)}" if took else "for how long is not known"
+        more = f" and {unknown} of unknown speed" if unknown and took else ""
+        said += f"; {len(rest)} to make, {jobs} at a time: {about}{more}"
+    return said + (f"; {len(progress.failed)} failed" if progress.failed else "")
+
+
+class Watch:
+    """Shows a sweep as it goes: a table that lives on a terminal, lines in a log file."""
+
+    def __init__(self, suite: Suite, rates: Rates, jobs: int) -> None:
+        self.suite, self.rates, self.jobs = suite, rates, jobs
+        self._told: set[Unit] = set()
+        self._drawn = 0.0
+        self._live = Live(auto_refresh=False) if sys.stdout.isatty() else None
+
+    def __enter__(self) -> "Watch":
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def show(self, progress: Progress) -> None:
+        ended = [unit for unit in (*progress.done, *progress.failed) if unit not in self._told]
+        for unit in ended:
+            self._told.add(unit)
+            self.rates.learn(unit)
+        rest = progress.waiting or progress.running or progress.elsewhere
+        if self._live:
+            if ended or not rest or time.monotonic() - self._drawn > 0.5:
+                self._live.update(self._table(progress), refresh=True)
+                self._drawn = time.monotonic()
+        elif progress.made or progress.failed:
+            self._say(ended, progress)
+
+    def _say(self, ended: list[Unit], progress: Progress) -> None:
+        for unit in ended:
+            if unit in progress.failed:
+                print(f"failed {unit.name}: {progress.failed[unit]}", flush=True)
+            else:
+                score = np.mean(facts_of(unit.out).get("eval_returns", np.nan))
+                print(f"done   {unit.name}: {score:.1f}; {self._rest(progress)}", flush=True)
+
+    def _rest(self, progress: Progress) -> str:
+        rest = [*progress.waiting, *progress.running, *progress.elsewhere]
+        took, unknown = self.rates.left(rest, self.jobs)
+        left = f", about {time_of(took)} left" if took and not unknown else ""
+        failed = f", {len(progress.failed)} failed" if progress.failed else ""
+        return f"{len(progress.done)} of {len(progress.units)} runs{failed}{left}"
+
+    def _table(self, progress: Progress) -> Group:
+        table = Table(box=None, pad_edge=False)
+        for name in ("running", "", "steps", "return", "steps/s"):
+            table.add_column(name, justify="left" if name in ("running", "") else "right")
+        for unit in (*progress.running, *progress.elsewhere):
+            row = last_row(unit.out)
+            share, step = min(row.get("step", 0) / unit.steps, 1), row.get("step", 0)
+            score = row.get("episode_return", row.get("eval_return"))
+            shown = "-" if score is None else f"{np.mean(score):.1f}"
+            rate = f"{row['steps_per_s']:,.0f}" if "steps_per_s" in row else "-"
+            whose = " (of another process)" if unit in progress.elsewhere else ""
+            bar = f"[{'#' * round(20 * share):20}]"
+            table.add_row(Text(unit.name + whose), Text(bar), f"{step:,}", shown, rate)
+        failed = [Text(f"failed {u.name}: {why}", "red") for u, why in progress.failed.items()]
+        return Group(table, *failed, Text(self._rest(progress)))

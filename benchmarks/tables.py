@@ -1,0 +1,222 @@
+"""The tables of a report, as Markdown, LaTeX and HTML."""
+
+import html
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.collect import Result
+from benchmarks.scores import Scores
+from benchmarks.stop import verdicts
+from rl import stats
+from rl.adastop import AdaStop, Pair
+
+AGGREGATES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "IQM": stats.iqm, "mean": stats.mean, "median": stats.median,
+    "optimality gap": stats.optimality_gap,
+}  # fmt: skip
+TIMES = 5_000  # bootstrap samples
+
+
+class Table(NamedTuple):
+    title: str
+    head: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    note: str = ""
+
+    def markdown(self) -> str:
+        cells = [self.head, ("---",) * len(self.head), *self.rows]
+        lines = ["| " + " | ".join(x.replace("|", "\\|") for x in row) + " |" for row in cells]
+        return "\n".join([f"### {self.title}", "", *lines, *(["", self.note] if self.note else [])])
+
+    def latex(self) -> str:
+        def line(row: Sequence[str]) -> str:
+            return " & ".join(map(_tex, row)) + r" \\"
+
+        align = "l" + "r" * (len(self.head) - 1)
+        body = [line(self.head), r"\midrule", *map(line, self.rows)]
+        return "\n".join([
+            r"\begin{table}", r"\centering", rf"\caption{{{_tex(self.title)}}}",
+            rf"\begin{{tabular}}{{{align}}}", r"\toprule", *body, r"\bottomrule",
+            r"\end{tabular}", *([rf"\par\smallskip {_tex(self.note)}"] if self.note else []),
+            r"\end{table}",
+        ])  # fmt: skip
+
+    def page(self) -> str:
+        def line(row: Sequence[str], cell: str) -> str:
+            return "<tr>" + "".join(f"<{cell}>{html.escape(x)}</{cell}>" for x in row) + "</tr>"
+
+        body = "\n".join(line(row, "td") for row in self.rows)
+        note = f"<p class=note>{html.escape(self.note)}</p>" if self.note else ""
+        return (
+            f"<h3>{html.escape(self.title)}</h3><div class=wide><table><thead>"
+            f"{line(self.head, 'th')}</thead><tbody>{body}</tbody></table></div>{note}"
+        )
+
+
+SPECIAL = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
+    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "±": r"$\pm$", "<": "$<$", ">": "$>$",
+}  # fmt: skip
+
+
+def _tex(text: str) -> str:
+    return "".join(SPECIAL.get(letter, letter) for letter in text)
+
+
+def number(x: float) -> str:
+    """A return or a score, short."""
+    if not np.isfinite(x):
+        return "-"
+    return f"{x:,.0f}" if abs(x) >= 100 else f"{x:.1f}" if abs(x) >= 10 else f"{x:.2f}"
+
+
+def between(low: float, high: float) -> str:
+    return f"[{number(low)}, {number(high)}]"
+
+
+def returns(scores: Scores) -> Table:
+    """Mean return of each agent on each task, with its interval and number of seeds."""
+    rows = []
+    for task in scores.tasks:
+        cells = []
+        for agent in scores.agents:
+            found = scores.returns(task, agent)
+            if not len(found):
+                cells.append("-")
+                continue
+            low, high = stats.bootstrap(lambda x: x.mean((1, 2)), found[:, None], times=TIMES)
+            cells.append(f"{number(found.mean())} {between(low, high)} ({len(found)})")
+        rows.append((task, *cells))
+    what = "last evaluation" if scores.last == 1 else f"mean of the last {scores.last} evaluations"
+    note = f"Mean of the {what} over seeds, 95% bootstrap interval, and number of seeds."
+    return Table("Return", ("task", *scores.agents), rows, note)
+
+
+def aggregates(scores: Scores) -> Table:
+    """IQM and the like of each agent over the tasks that all have."""
+    tasks, rows, counts = scores.common(scores.agents), [], {}
+    for agent in scores.agents:
+        found = scores.normalised(agent, tasks)
+        if not found.size:
+            continue
+        counts[agent] = len(found)
+        cells = []
+        for statistic in AGGREGATES.values():
+            low, high = stats.bootstrap(statistic, found, times=TIMES)
+            cells.append(f"{statistic(found):.2f} [{low:.2f}, {high:.2f}]")
+        rows.append((agent, f"{scores.steps(agent):,}", str(len(found)), *cells))
+    unit = "the ranges of the suite" if scores.ranged else "the least and greatest return of a run"
+    note = (
+        f"Over {len(tasks)} tasks in units of {unit}, with stratified 95% bootstrap intervals; of "
+        "each task as many seeds as of the one that has fewest."
+    )
+    return Table("Over all tasks", ("agent", "steps", "seeds", *AGGREGATES), rows, note)
+
+
+def comparisons(scores: Scores, pairs: Sequence[Pair]) -> Table:
+    """How pairs of agents differ over their tasks."""
+    rows = []
+    for one, other in pairs:
+        tasks = scores.common((one, other))
+        ours, theirs = (scores.normalised(agent, tasks) for agent in (one, other))
+        if not tasks or not ours.size or not theirs.size:
+            continue
+        gap, *ends = difference(ours, theirs)
+        chance = stats.probability_of_improvement(ours, theirs)
+        low, high = stats.bootstrap(stats.probability_of_improvement, ours, theirs, times=TIMES)
+        rows.append((
+            one, other, str(len(tasks)), f"{gap:+.2f} [{ends[0]:+.2f}, {ends[1]:+.2f}]",
+            f"{chance:.2f} [{low:.2f}, {high:.2f}]",
+        ))  # fmt: skip
+    note = (
+        "Difference of IQMs, and the chance that a run of the first scores above one of the "
+        "second, with stratified 95% bootstrap intervals."
+    )
+    head = ("agent", "against", "tasks", "difference of IQM", "probability of improvement")
+    return Table("Comparisons", head, rows, note)
+
+
+def decisions(scores: Scores, pairs: Sequence[Pair], adastop: AdaStop) -> Table:
+    """What AdaStop decides of each task, and after how many seeds."""
+    rows = []
+    for task in scores.tasks:
+        returns = {agent: scores.returns(task, agent).tolist() for agent in scores.agents}
+        there = [pair for pair in pairs if all(returns.get(agent) for agent in pair)]
+        found = verdicts(adastop, returns, there, len(scores.tasks))
+        for pair, (said, seeds) in found.items():
+            rows.append((task, *pair, said, str(seeds) if seeds else "too few"))
+    note = (
+        f"AdaStop looks at the means after every {adastop.group} seeds, {adastop.groups} times at "
+        f"the most; the chance that any decision in this table is false is {adastop.alpha:.0%} at "
+        "the most."
+    )
+    return Table("Decisions", ("task", "agent", "against", "is", "seeds"), rows, note)
+
+
+def difference(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float, float]:
+    """Of the IQMs, and its interval."""
+
+    def gap(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+        return stats.iqm(ours) - stats.iqm(theirs)
+
+    low, high = stats.bootstrap(gap, ours, theirs, times=TIMES)
+    return float(gap(ours, theirs)), float(low), float(high)
+
+
+def runtimes(scores: Scores) -> Table:
+    """What runs took, medians over the seeds."""
+    rows = []
+    for (task, agent), runs in scores.runs.items():
+        if not any(sum(run.took.values()) for run in runs):
+            continue
+        took = {on: [run.took.get(on, np.nan) for run in runs] for on in ("compile", "train")}
+        rate = [run.steps[-1] / run.took["train"] for run in runs if run.took.get("train")]
+        memory = [run.about.get("memory_gb") or np.nan for run in runs]
+        cells = [*took.values(), rate, memory]
+        rows.append((task, agent, *(number(float(np.median(x))) if x else "-" for x in cells)))
+    head = ("task", "agent", "compile s", "train s", "steps/s", "memory GB")
+    return Table("Time", head, rows, "Medians over seeds, as the runs were made, others beside.")
+
+
+def provenance(results: Sequence[Result]) -> Table:
+    """Where runs come from: a line for each combination of commit, machine and versions."""
+    kinds: dict[tuple[str, ...], list[Result]] = {}
+    for result in results:
+        git, machine = result.about.get("git") or {}, result.about.get("machine") or {}
+        commit = (git.get("commit") or "unknown")[:10] + (" changed" if git.get("dirty") else "")
+        where = f"{machine.get('cpu', 'unknown')} x {machine.get('usable_cores', '?')}"
+        packages = result.about.get("packages") or {}
+        versions = ", ".join(f"{x} {packages[x]}" for x in ("jax", "mujoco") if x in packages)
+        kinds.setdefault((result.agent, commit, where, versions), []).append(result)
+    rows = [(*kind, str(len(own))) for kind, own in sorted(kinds.items())]
+    return Table("Provenance", ("agent", "commit", "machine", "versions", "runs"), rows)
+
+
+def configurations(results: Sequence[Result]) -> Table:
+    """The settings in which agents differ; of a run of each on one task."""
+    first: dict[str, dict[str, Any]] = {}
+    for result in results:
+        if result.config:
+            first.setdefault(result.agent, dict(flat(result.config)))
+    names = sorted({name for config in first.values() for name in config})
+    own = ("env", "seed", "out", "resume")
+    rows = []
+    for name in names:
+        values = [str(config.get(name, "-")) for config in first.values()]
+        if len(set(values)) > 1 and name.split(".")[0] not in own:
+            rows.append((name, *values))
+    return Table("Configurations that differ", ("setting", *first), rows)
+
+
+def flat(config: dict[str, Any], above: str = "") -> list[tuple[str, Any]]:
+    """Settings by their names on the command line."""
+    found = []
+    for name, value in config.items():
+        if isinstance(value, dict):
+            found += flat(value, f"{above}{name}.")
+        else:
+            found.append((f"{above}{name}", value))
+    return found
