@@ -15,10 +15,8 @@ from matplotlib.figure import Figure
 
 from benchmarks import collect, exports, figures, suite, tables
 from benchmarks.collect import Collected
-from benchmarks.plan import units
-from benchmarks.scores import Scores, score
-from benchmarks.stop import pairs_of
-from benchmarks.suite import Suite
+from benchmarks.scores import Scores, gathered, score
+from benchmarks.suite import Suite, pairs_of
 from benchmarks.tables import Table
 from rl import manifest
 from rl.adastop import AdaStop, Pair
@@ -58,7 +56,8 @@ def main(args: Args) -> None:
     for path, why in found.left_out:
         print(f"left out {path}: {why}")
     if not found.results:
-        raise ValueError(f"Nothing that is done was found in {', '.join(args.what)}.")
+        mend = f" Begin with python -m benchmarks run {named.name}." if named else ""
+        raise ValueError(f"Nothing that is done was found of {', '.join(args.what)}.{mend}")
     scores = score(found.results, named, args.last)
     out = args.out or (args.runs / named.name / "report" if named else Path("report"))
     out.mkdir(parents=True, exist_ok=True)
@@ -84,32 +83,12 @@ def main(args: Args) -> None:
 
 def gather(args: Args) -> tuple[Suite | None, Collected]:
     """The results that are asked for, and the suite if it is one."""
-    if len(args.what) > 1 or Path(args.what[0]).is_dir() or args.what[0].endswith(".jsonl"):
+    first, *rest = args.what
+    if rest or Path(first).is_dir() or first.endswith(".jsonl"):
         return None, collect.collect(map(Path, args.what))
-    named = suite.read(args.what[0])
+    named = suite.read(first)
     kept = suite.ROOT / "results" / f"{named.name}.jsonl"
-    paths = [path for path in (kept, args.runs / named.name) if path.exists()]
-    if not paths:
-        raise ValueError(
-            f"No run of {named.name} is in {args.runs}: python -m benchmarks run {named.name}"
-        )
-    found = collect.collect(paths)
-    return named, only(named, found, args.runs)
-
-
-def only(named: Suite, found: Collected, runs: Path) -> Collected:
-    """Of what was found, the configurations that a suite has now; a run for a record of it."""
-    arms = [(t, a) for t in named.tasks for a, about in named.agents.items() if not about.published]
-    now = {arm: units(named, {arm: [0]}, runs)[0].identity for arm in arms}
-    newest = {}
-    for result in found.results:
-        if now.get(result.arm) in (result.identity, None) or not result.identity:
-            newest[result.arm, result.seed] = result
-        else:
-            where = runs / named.name / result.task / result.agent / result.identity[:10]
-            found.left_out.append((where, "is of another configuration than the suite has now"))
-    kept = [result for (arm, _), result in newest.items() if arm in now]
-    return Collected(kept, sorted(set(found.left_out)))
+    return named, gathered(named, args.runs, [kept] if kept.exists() else [])
 
 
 def contents(

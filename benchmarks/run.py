@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import Literal
 import psutil
 import tyro
 
+from benchmarks import stop
 from benchmarks import suite as suites
 from benchmarks.engines import Cluster, Engine, Inline, Processes
 from benchmarks.measurements import SBX
 from benchmarks.plan import units
 from benchmarks.process import Python
+from benchmarks.scores import gathered, score
 from benchmarks.suite import Suite
 from benchmarks.sweep import Progress, Wanted, begin, sweep
 from benchmarks.table import Rates, Watch, planned
@@ -29,6 +32,7 @@ class Args:
     jobs: int = 0  # runs at a time; 0: as cores and memory allow
     seeds: int = 0  # of each task and agent; 0: as the suite has it
     only: tuple[str, ...] = ()  # tasks and agents, by their names; none: all
+    stop: Literal["", "adastop"] = ""  # adastop: seeds in groups, until it is known who is better
     retries: int = 2  # times that a run which was killed is taken up again
     dry_run: bool = False  # show what would be done
     address: str = ""  # of a Ray cluster; none: one of this machine
@@ -38,12 +42,17 @@ class Args:
 
 def main(args: Args) -> None:
     suite = suites.read(args.suite)
-    if args.seeds < 0 or args.jobs < 0 or args.retries < 0:
-        raise ValueError("--seeds, --jobs and --retries take no number below 0.")
-    wanted = arms(suite, args)
-    jobs = args.jobs or room(suite, args)
-    before = begin(units(suite, wanted, args.runs))
-    rates = Rates(suite)
+    if args.seeds < 0:
+        raise ValueError(f"--seeds is {args.seeds}; it takes a count, or 0 for the suite's.")
+    carry_out(args, suite, lambda: arms(suite, args))
+
+
+def carry_out(args: Args, suite: Suite, wanted: Callable[[], Wanted]) -> None:
+    """Make what is wanted, or show what would be made; SystemExit where a run failed."""
+    if args.jobs < 0 or args.retries < 0:
+        raise ValueError("--jobs and --retries take no number below 0.")
+    jobs, rates = args.jobs or room(suite, args), Rates(suite)
+    before = begin(units(suite, wanted(), args.runs))
     for unit in before.done:
         rates.learn(unit)
     print(planned(suite, before, rates, jobs), flush=True)
@@ -52,11 +61,9 @@ def main(args: Args) -> None:
     if any(unit.is_foreign for unit in (*before.waiting, *before.elsewhere)):
         Python(str(args.peers), SBX, "--peers").versions()  # before anything runs: is it there?
         os.environ["SPEED_PEERS"] = os.path.abspath(args.peers)
+    engine = engine_of(args, suite, jobs)
     with Watch(suite, rates, jobs) as watch:
-        done = sweep(
-            suite, args.runs, engine_of(args, suite, jobs), wanted=lambda: wanted, show=watch.show,
-            retries=args.retries,
-        )  # fmt: skip
+        done = sweep(suite, args.runs, engine, wanted=wanted, show=watch.show, retries=args.retries)
     conclude(done)
 
 
@@ -68,6 +75,11 @@ def arms(suite: Suite, args: Args) -> Wanted:
     tasks = [name for name in suite.tasks if name in args.only] or list(suite.tasks)
     agents = [name for name in suite.agents if name in args.only] or list(suite.agents)
     learning = [name for name in agents if not suite.agents[name].published]
+    if args.stop == "adastop":
+        done = score(gathered(suite, args.runs).results, suite)
+        returns = {arm: done.returns(*arm).tolist() for arm in done.runs}
+        every = stop.wanted(suite, returns)
+        return {arm: every[arm] for arm in product(tasks, learning)}
     return dict.fromkeys(product(tasks, learning), range(args.seeds or suite.seeds))
 
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
 
 import numpy as np
 
-from benchmarks.collect import Result
+from benchmarks.collect import Collected, Result, collect
 from benchmarks.plan import Arm
-from benchmarks.suite import Suite, published, steps_of
+from benchmarks.suite import Suite, pairs_of, published, resolve, steps_of
 
 
 @dataclass(frozen=True)
@@ -46,24 +48,42 @@ class Scores:
         return max((run.steps[-1] for run in runs if run.steps), default=0)
 
 
+def gathered(suite: Suite, where: Path, records: Sequence[Path] = ()) -> Collected:
+    """What is done of a suite as it is now; a run rather than a record of the same seed."""
+    folder = where / suite.name
+    found = collect([*records, *([folder] if folder.exists() else [])])
+    learn = [name for name, agent in suite.agents.items() if not agent.published]
+    now = {arm: resolve(suite, arm[1], arm[0])[2] for arm in product(suite.tasks, learn)}
+    kept: dict[tuple[Arm, int], Result] = {}
+    others = set(found.left_out)
+    for result in found.results:
+        if result.arm in now and result.identity in (now[result.arm], ""):  # "": an old record
+            kept[result.arm, result.seed] = result
+        else:
+            path = folder / result.task / result.agent / result.identity[:10]
+            others.add((path, "is of another configuration than the suite has now"))
+    return Collected(list(kept.values()), sorted(others))
+
+
 def score(results: Iterable[Result], suite: Suite | None, last: int = 1) -> Scores:
     """Results by task and agent, those of a suite in its order and with its ranges."""
     runs: dict[Arm, list[Result]] = {}
     for result in results:
         runs.setdefault(result.arm, []).append(result)
-    runs = {arm: found for named, own in runs.items() for arm, found in _apart(named, own).items()}
+    if not suite:
+        runs = {
+            arm: found for named, own in runs.items() for arm, found in _apart(named, own).items()
+        }
     tasks, agents = (tuple(dict.fromkeys(arm[i] for arm in sorted(runs))) for i in (0, 1))
     ranges: dict[str, tuple[float, float]] = {}
     if suite:
         last = suite.last
         tasks = tuple(name for name in suite.tasks if name in tasks)
-        agents = tuple(
-            name for name in suite.agents if name in agents or suite.agents[name].published
-        )
+        rivals = {x for pair in pairs_of(suite) for x in pair if {*pair} & {*agents}}
+        known = [name for name, about in suite.agents.items() if about.published and name in rivals]
+        runs |= {arm: _published(suite, *arm) for arm in product(tasks, known)}
+        agents = tuple(name for name in suite.agents if name in (*agents, *known))
         ranges = {name: task.range for name, task in suite.tasks.items() if task.range}
-        for name, agent in suite.agents.items():
-            if agent.published:
-                runs |= {(task, name): _published(suite, name, task) for task in tasks}
     made = Scores(
         tasks, agents, {arm: tuple(sorted(own, key=lambda r: r.seed)) for arm, own in runs.items()},
         {}, all(task in ranges for task in tasks), last,
@@ -82,7 +102,7 @@ def _apart(arm: Arm, results: list[Result]) -> dict[Arm, list[Result]]:
     }
 
 
-def _published(suite: Suite, name: str, task: str) -> list[Result]:
+def _published(suite: Suite, task: str, name: str) -> list[Result]:
     agent = suite.agents[name]
     steps = steps_of(suite, agent)
     returns = published(agent.published, steps, task, suite.name)

@@ -2,18 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
 
 from benchmarks.plan import Arm
-from benchmarks.suite import Suite
+from benchmarks.suite import Suite, pairs_of
 from rl.adastop import AdaStop, Decision, Pair
 
 Returns = Mapping[str, Sequence[float]]  # of an agent's runs of one task, in order of seeds
-
-
-def pairs_of(suite: Suite) -> list[Pair]:
-    """Who is compared with whom."""
-    return list(suite.pairs) or list(combinations(suite.agents, 2))
 
 
 def verdicts(

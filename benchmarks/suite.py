@@ -10,6 +10,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import combinations
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -17,7 +18,7 @@ from typeguard import TypeCheckError, check_type
 
 from experiments import cli
 from rl import manifest
-from rl.adastop import AdaStop
+from rl.adastop import AdaStop, Pair
 
 ROOT = Path(__file__).parent
 SUITES, PEERS, PUBLISHED = ROOT / "suites", ROOT / "peers", ROOT / "published.json"
@@ -57,7 +58,7 @@ class Suite:
     group: int = 1  # seeds in a run, side by side: more pay on an accelerator
     threads: int = 1  # of a run
     memory_gb: float = 2.0  # of a run, about
-    pairs: tuple[tuple[str, str], ...] = ()  # of agents that are compared; none: all pairs
+    pairs: tuple[Pair, ...] = ()  # of agents that are compared; none: all pairs
     adastop: AdaStop = field(default_factory=AdaStop)
 
 
@@ -75,7 +76,7 @@ def read(name: str) -> Suite:
     except ValueError as error:  # of TOML or of UTF-8
         raise ValueError(f"{path} is no TOML: {error}.") from error
     suite = _filled(Suite, {"name": path.stem, **table}, str(path))
-    _check(suite, str(path))
+    check(suite, str(path))
     return suite
 
 
@@ -126,7 +127,7 @@ def _flat(flags: Any, where: str, above: str = "") -> Iterator[tuple[str, Any]]:
             yield above + name, value
 
 
-def _check(suite: Suite, where: str) -> None:
+def check(suite: Suite, where: str) -> None:
     """Raise ValueError for what makes no sense, names first; then every configuration."""
     for name in ("seeds", "last", "group", "threads"):
         if (count := getattr(suite, name)) < 1:
@@ -160,6 +161,11 @@ def _check(suite: Suite, where: str) -> None:
 
 def steps_of(suite: Suite, agent: Agent) -> int:
     return agent.steps or suite.steps
+
+
+def pairs_of(suite: Suite) -> list[Pair]:
+    """Who is compared with whom."""
+    return list(suite.pairs) or list(combinations(suite.agents, 2))
 
 
 def published(name: str, steps: int, task: str, where: str) -> list[float]:

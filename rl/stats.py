@@ -90,3 +90,20 @@ def relative_difference(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, fl
 
     low, high = bootstrap(relative, ours, theirs)
     return float(relative(ours, theirs)), float(low), float(high)
+
+
+def chance_of_difference(
+    ours: np.ndarray, theirs: np.ndarray, seed: int = 0, times: int = 10_000
+) -> float:
+    """Chance that means of equal agents differ as much as those of `ours` and `theirs`.
+
+    A two-sided permutation test of scores [runs, tasks] and [their runs, tasks]: who made a run
+    is drawn anew, each task apart.
+    """
+    both, count, rng = np.concatenate([ours, theirs]), len(ours), np.random.default_rng(seed)
+    each, found = max(1, MOST // both.size), [abs(ours.mean() - theirs.mean())]
+    for done in range(0, times, each):
+        drawn = np.broadcast_to(both, (min(each, times - done), *both.shape))
+        drawn = rng.permuted(drawn, axis=1)
+        found += list(np.abs(drawn[:, :count].mean((1, 2)) - drawn[:, count:].mean((1, 2))))
+    return float(np.mean(np.array(found) >= found[0] - 1e-12))

@@ -1,0 +1,100 @@
+"""python -m benchmarks owed: what is still to be measured at full size, kept in OWED.md.
+
+python -m benchmarks owed add --what "..." --takes "..." --bar "..." --command "..." "..."
+python -m benchmarks owed paid 3
+"""
+
+import datetime
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+import tyro
+
+from rl import runs
+
+HEAD = """# Owed
+
+Measurements that need an accelerator or more hours than there were, oldest first. Whoever has the
+machine runs the commands of one, commits its rows and says `python -m benchmarks owed paid NUMBER`.
+`python -m benchmarks owed` lists them, `python -m benchmarks owed add` puts another at the end.
+"""
+ENTRY = re.compile(
+    r"## (?P<number>\d+)\. (?P<what>.+)\n\n"
+    r"Since (?P<since>[\d-]+)\. Takes: (?P<takes>.+)\nTo compare with: (?P<bar>.+)\n\n"
+    r"```\n(?P<commands>(?:.+\n)+)```\n(?:\n(?P<note>(?:(?!## ).+\n)+))?"
+)
+
+
+class Owed(NamedTuple):
+    what: str
+    since: str  # YYYY-MM-DD
+    takes: str
+    bar: str  # what it is to be compared with
+    commands: tuple[str, ...]
+    note: str = ""  # what was found so far
+
+    def text(self, number: int) -> str:
+        note = f"\n{self.note}\n" if self.note else ""
+        commands = "\n".join(self.commands)
+        return (
+            f"## {number}. {self.what}\n\nSince {self.since}. Takes: {self.takes}\n"
+            f"To compare with: {self.bar}\n\n```\n{commands}\n```\n{note}"
+        )
+
+
+@dataclass(frozen=True)
+class Args:
+    """List what is owed, add to it, or strike what was paid."""
+
+    do: Annotated[Literal["list", "add", "paid"], tyro.conf.Positional] = "list"
+    number: Annotated[int, tyro.conf.Positional] = 0  # of what was paid
+    what: str = ""
+    takes: str = ""  # how long, and of which machine
+    bar: str = ""  # what to compare it with
+    command: tuple[str, ...] = ()  # each as it is to be typed
+    note: str = ""
+    file: Path = Path(__file__).parent / "OWED.md"
+
+
+def main(args: Args) -> None:
+    entries = read(args.file)
+    if args.do == "add":
+        told = {name: getattr(args, name) for name in ("what", "takes", "bar", "command")}
+        if lacking := [name for name, value in told.items() if not value]:
+            raise ValueError(f"owed add takes --{lacking[0]} too.")
+        if any("\n" in x for x in (args.what, args.takes, args.bar, *args.command)):
+            raise ValueError("What is owed is told in single lines.")
+        today = datetime.date.today().isoformat()
+        entries.append(Owed(args.what, today, args.takes, args.bar, args.command, args.note))
+        write(args.file, entries)
+    if args.do == "paid":
+        if not 1 <= args.number <= len(entries):
+            raise ValueError(f"owed paid takes a number from 1 to {len(entries)}.")
+        print(f"paid: {entries.pop(args.number - 1).what}")
+        write(args.file, entries)
+        return
+    for number, entry in enumerate(entries, 1):
+        print(f"{number:2} {entry.since}  {entry.what}: {entry.takes}")
+        print("\n".join(f"     {command}" for command in entry.commands))
+
+
+def read(path: Path) -> list[Owed]:
+    """The entries of a file, in its order, which is that of their dates."""
+    text = path.read_text() if path.exists() else ""
+    found = [Owed(m["what"], m["since"], m["takes"], m["bar"], tuple(m["commands"].splitlines()),
+                  (m["note"] or "").strip()) for m in ENTRY.finditer(text)]  # fmt: skip
+    if len(found) != text.count("\n## "):
+        known = {entry.what for entry in found}
+        lost = [x for x in re.findall(r"\n## \d+\. (.+)", text) if x not in known] or ["one"]
+        raise ValueError(f"{path}: the entry {lost[0]!r} is not as this command writes them.")
+    return found
+
+
+def write(path: Path, entries: Sequence[Owed]) -> None:
+    """The file anew, oldest first."""
+    ranked = sorted(entries, key=lambda entry: entry.since)
+    parts = [entry.text(number) for number, entry in enumerate(ranked, 1)]
+    runs.write(path, "\n".join([HEAD, *parts]).encode())

@@ -1,0 +1,144 @@
+"""python -m benchmarks search SUITE --agent NAME --over FLAG=A,B ...: settings of an agent, tried.
+
+Every combination, or as many random ones, learns from a few seeds; the best of them learns again
+from fresh ones, for what was chosen is better than it would be by chance alone.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+
+from benchmarks import run, suite
+from benchmarks.scores import Scores, gathered, score
+from benchmarks.suite import Suite
+from benchmarks.tables import TIMES, Table, between, number
+from rl import runs as files
+from rl import stats
+
+OWN = "as-it-is"  # the suite's own setting, which is tried too
+
+
+@dataclass(frozen=True)
+class Args(run.Args):
+    """Try settings of an agent of a suite, and the best of them again on fresh seeds."""
+
+    agent: str = ""  # of the suite
+    over: tuple[str, ...] = ()  # FLAG=A,B,C; FLAG=LOW..HIGH or FLAG=LOW..HIGH:log where random
+    random: int = 0  # combinations drawn at random; 0: all there are
+    draw_seed: int = 0  # of those
+    seeds: int = 2  # of each combination
+    fresh: int = 5  # seeds after those, of the best and of the suite's own setting
+
+
+def main(args: Args) -> None:
+    base = suite.read(args.suite)
+    own = [name for name, agent in base.agents.items() if agent.experiment]
+    if args.agent not in own:
+        raise ValueError(f"--agent {args.agent!r}: it takes one of {', '.join(own)}.")
+    if args.stop or min(args.seeds, args.fresh) < 1 or args.random < 0:
+        raise ValueError("A search takes at least 1 of --seeds and --fresh, and no --stop.")
+    trial = trials(base, args)
+    suite.check(trial, f"--over of {args.agent}")
+
+    def make(agents: Iterable[str], seeds: range) -> Scores:
+        """The scores of these seeds, once they are there."""
+        wanted = dict.fromkeys(product(trial.tasks, agents), seeds)
+        run.carry_out(args, trial, lambda: wanted)
+        found = gathered(trial, args.runs).results
+        return score([r for r in found if r.seed in seeds and r.agent in agents], trial)
+
+    first = make(trial.agents, range(args.seeds))
+    if args.dry_run:
+        return
+    ranked = sorted(first.agents, key=lambda agent: -mean(first, agent))
+    print(f"\nthe best is {ranked[0]}; again, from fresh seeds", flush=True)
+    again = make({ranked[0]: 0, OWN: 0}, range(args.seeds, args.seeds + args.fresh))
+    text = told(first, again, ranked).markdown() + "\n"
+    path = args.runs / trial.name / "search.md"
+    files.write(path, text.encode())
+    print(f"\n{text}\nsearch   {path}")
+
+
+def trials(base: Suite, args: Args) -> Suite:
+    """The suite whose agents are the settings to try, the suite's own first."""
+    agent = base.agents[args.agent]
+    made = {OWN: agent}
+    for setting in settings(args):
+        name = ",".join(f"{flag}={value}" for flag, value in setting.items())
+        made[name] = replace(agent, flags=agent.flags | setting)
+    about = f"Settings of {args.agent} on {base.name}."
+    tasks = {name: task for name, task in base.tasks.items() if name in args.only or not args.only}
+    if not tasks:
+        raise ValueError(f"--only {args.only[0]}: suite {base.name} has no such task.")
+    name = f"{base.name}-search-{args.agent}"
+    return replace(base, name=name, about=about, tasks=tasks, agents=made, pairs=())
+
+
+def settings(args: Args) -> list[dict[str, str]]:
+    """Values of each flag to try together."""
+    flags: dict[str, str] = {}
+    for one in args.over:
+        flag, _, values = one.partition("=")
+        flags[flag] = values
+    if not flags or not all(flags.values()) or len(flags) < len(args.over):
+        raise ValueError("--over takes FLAG=A,B,C, each flag once.")
+    if not args.random:
+        if wide := [flag for flag, values in flags.items() if ".." in values]:
+            raise ValueError(f"--over {wide[0]}={flags[wide[0]]} is a range: give --random too.")
+        every = product(*(values.split(",") for values in flags.values()))
+        return [dict(zip(flags, values, strict=True)) for values in every]
+    rng = np.random.default_rng(args.draw_seed)
+    return [
+        {flag: draw(f"{flag}={values}", values, rng) for flag, values in flags.items()}
+        for _ in range(args.random)
+    ]
+
+
+def draw(what: str, values: str, rng: np.random.Generator) -> str:
+    """One of the values A,B,C, or a number of LOW..HIGH or LOW..HIGH:log, whole if these are."""
+    if ".." not in values:
+        return str(rng.choice(values.split(",")))
+    ends, _, scale = values.partition(":")
+    try:
+        low, high = map(float, ends.split(".."))
+        if scale not in ("", "log") or not (0 < low < high if scale else low < high):
+            raise ValueError
+    except ValueError as error:
+        raise ValueError(
+            f"--over {what}: a range is LOW..HIGH, or LOW..HIGH:log above 0."
+        ) from error
+    if all(end.lstrip("-").isdigit() for end in ends.split("..")) and not scale:
+        return str(rng.integers(int(low), int(high) + 1))
+    drawn = (
+        math.exp(rng.uniform(math.log(low), math.log(high))) if scale else rng.uniform(low, high)
+    )
+    return f"{drawn:.3g}"
+
+
+def mean(scores: Scores, agent: str) -> float:
+    found = scores.normalised(agent, scores.common([agent]))
+    return float(found.mean()) if found.size else -np.inf
+
+
+def told(first: Scores, again: Scores, ranked: Sequence[str]) -> Table:
+    """Every setting by its score, and on fresh seeds what was chosen and what was there before."""
+    rows = []
+    for agent in ranked:
+        cells = []
+        for scores in (first, again):
+            found = scores.normalised(agent, scores.common([agent]))
+            if not found.size:
+                cells.append("")
+                continue
+            low, high = stats.bootstrap(stats.mean, found, times=TIMES)
+            cells.append(f"{number(found.mean())} {between(low, high)} ({len(found)})")
+        rows.append((agent, *cells))
+    note = (
+        "Mean over tasks and seeds of returns in units of the suite's ranges, 95% bootstrap "
+        "interval and number of seeds. The first is what the choice was made by, and so too good; "
+        "fresh seeds tell what it is worth."
+    )
+    return Table("Search", ("setting", "in the search", "on fresh seeds"), rows, note)
