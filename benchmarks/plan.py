@@ -1,5 +1,6 @@
 """The runs of a suite, and how far each is: all that is known of it is in its directory."""
 
+import fcntl
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -116,12 +117,16 @@ def check(out: Path, facts: dict[str, Any]) -> None:
 
 def held(path: Path) -> bool:
     """Whether a process has locked a file."""
-    if not path.exists():
+    try:
+        file = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
         return False
     try:
-        os.close(runs.locked(path))
-    except runs.Taken:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
         return True
+    finally:
+        os.close(file)
     return False
 
 

@@ -31,15 +31,23 @@ def verdicts(
 
 
 def wanted(suite: Suite, returns: Mapping[Arm, Sequence[float]]) -> dict[Arm, range]:
-    """Seeds to run of each task and agent: a group more of those in a pair that is still open."""
+    """Seeds to run of each task and agent: a group more of those in a pair that is still open.
+
+    Nobody begins a group before all that are still compared have ended the one before it; who is
+    in no pair has the suite's seeds.
+    """
     rule, pairs, counts = suite.adastop, pairs_of(suite), dict[Arm, range]()
+    learning = [name for name, agent in suite.agents.items() if not agent.published]
+    compared = {name for pair in pairs for name in pair}
     for task in suite.tasks:
         mine = {agent: returns.get((task, agent), ()) for agent in suite.agents}
         said = verdicts(rule, mine, pairs, len(suite.tasks))
-        for name, agent in suite.agents.items():
-            if agent.published:
-                continue
-            open_now = any(name in pair and said[pair][0] == "open" for pair in pairs)
-            groups = len(mine[name]) // rule.group + open_now
-            counts[task, name] = range(min(max(groups, 1), rule.groups) * rule.group)
+        members = {name for pair in pairs if said[pair][0] == "open" for name in pair}
+        looks = min((len(mine[name]) // rule.group for name in members), default=0)
+        given = [len(mine[name]) // rule.group for name in members if name not in learning]
+        most = min([looks + 1, rule.groups, *given])  # no further than what others published goes
+        for name in learning:
+            own = -(-len(mine[name]) // rule.group)
+            groups = max(own, most) if name in members else own
+            counts[task, name] = range(groups * rule.group if name in compared else suite.seeds)
     return counts

@@ -31,6 +31,11 @@ class Progress:
     def units(self) -> list[Unit]:
         return [*self.done, *self.failed, *self.running, *self.elsewhere, *self.waiting]
 
+    @property
+    def count(self) -> int:
+        parts = self.done, self.failed, self.running, self.elsewhere, self.waiting
+        return sum(map(len, parts))
+
 
 def begin(units: list[Unit]) -> Progress:
     """What of these is done, and what is to do."""

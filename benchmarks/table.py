@@ -1,9 +1,12 @@
 """What a sweep will do, and how far it is, on a terminal."""
 
+import io
 import json
 import os
+import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.plan import Unit
+from benchmarks.plan import Arm, Unit
 from benchmarks.suite import Suite
 from benchmarks.sweep import Progress
 from rl import runs
@@ -40,32 +43,37 @@ class Rates:
     """Environment steps per second of runs, as those that are done have it, or the suite."""
 
     def __init__(self, suite: Suite) -> None:
-        self.suite, self._known = suite, dict[tuple[str, str], list[float]]()
+        self.suite, self._known, self._found = suite, dict[Arm, list[float]](), dict[Arm, float]()
 
     def learn(self, unit: Unit) -> None:
         facts = facts_of(unit.out)
         if took := seconds(facts):
             rate = unit.steps * len(unit.seeds) / took
             self._known.setdefault(unit.arm, []).append(rate)
+            self._found.clear()
 
-    def of(self, unit: Unit) -> float:
+    def of(self, arm: Arm) -> float:
         """The task's own, or of the same agent elsewhere, or as the suite guesses; 0: not known."""
-        mine = self._known.get(unit.arm) or [
-            rate for arm, rates in self._known.items() if arm[1] == unit.agent for rate in rates
-        ]
-        return float(np.median(mine)) if mine else self.suite.agents[unit.agent].steps_per_s
+        if arm not in self._found:
+            mine = self._known.get(arm) or [
+                rate for other, rates in self._known.items() if other[1] == arm[1] for rate in rates
+            ]
+            guess = self.suite.agents[arm[1]].steps_per_s
+            self._found[arm] = statistics.median(mine) if mine else guess
+        return self._found[arm]
 
-    def left(self, units: list[Unit], jobs: int) -> tuple[float, int]:
-        """Seconds that these take, and how many of them are of unknown speed."""
-        known = [unit for unit in units if self.of(unit)]
-        steps = [unit.steps * len(unit.seeds) * (1 - reached(unit)) for unit in known]
-        took = [START + x / self.of(unit) for unit, x in zip(known, steps, strict=True)]
-        return max([sum(took) / jobs, *took]), len(units) - len(known)
-
-
-def reached(unit: Unit) -> float:
-    """Share of its steps that a run has made."""
-    return min(last_row(unit.out).get("step", 0) / unit.steps, 1.0)
+    def left(self, progress: Progress, jobs: int) -> tuple[float, bool]:
+        """Seconds that are left, and whether that is all: runs of unknown speed are not in it."""
+        rest = Counter[Arm]()  # steps
+        for unit in progress.waiting:
+            rest[unit.arm] += unit.steps * len(unit.seeds)
+        for unit in (*progress.running, *progress.elsewhere):
+            share = min(last_row(unit.out).get("step", 0) / unit.steps, 1.0)
+            rest[unit.arm] += round(unit.steps * len(unit.seeds) * (1 - share))
+        took = sum(steps / rate for arm, steps in rest.items() if (rate := self.of(arm)))
+        took += START * len(progress.waiting)
+        most = min(jobs, len(progress.waiting) + len(progress.running) + len(progress.elsewhere))
+        return took / max(most, 1), all(map(self.of, rest))
 
 
 def last_row(out: Path) -> dict[str, Any]:
@@ -99,24 +107,21 @@ def planned(suite: Suite, progress: Progress, rates: Rates, jobs: int) -> str:
         arms.items(), key=lambda x: list(suite.tasks).index(x[0][0])
     ):
         done = sum(len(unit.seeds) for unit in units if unit in progress.done)
-        rate, seeds = rates.of(units[0]), sum(len(unit.seeds) for unit in units)
+        rate, seeds = rates.of(units[0].arm), sum(len(unit.seeds) for unit in units)
         each = time_of(units[0].steps * len(units[0].seeds) / rate) if rate else "?"
         steps, identity = f"{units[0].steps:,}", units[0].identity[:10]
         table.add_row(task, agent, identity, steps, str(seeds), str(done), str(seeds - done), each)
-    console = Console(width=120, file=open(os.devnull, "w"))  # noqa: SIM115
-    with console.capture() as said:
-        console.print(table)
-    return said.get() + total(progress, rates, jobs)
+    said = io.StringIO()
+    Console(width=120, file=said).print(table)
+    return said.getvalue() + total(progress, rates, jobs)
 
 
 def total(progress: Progress, rates: Rates, jobs: int) -> str:
-    rest = [*progress.waiting, *progress.running, *progress.elsewhere]
-    took, unknown = rates.left(rest, jobs)
+    took, whole = rates.left(progress, jobs)
     said = f"{len(progress.done)} of {len(progress.units)} runs are done"
-    if rest:
-        about = f"about {time_of(took)}" if took else "for how long is not known"
-        more = f" and {unknown} of unknown speed" if unknown and took else ""
-        said += f"; {len(rest)} to make, {jobs} at a time: {about}{more}"
+    if rest := len(progress.units) - len(progress.done) - len(progress.failed):
+        said += f"; {rest} to make, {jobs} at a time: "
+        said += f"about {time_of(took)}" if whole else "for how long is not known"
     return said + (f"; {len(progress.failed)} failed" if progress.failed else "")
 
 
@@ -160,11 +165,10 @@ class Watch:
                 print(f"done   {unit.name}: {score:.1f}; {self._rest(progress)}", flush=True)
 
     def _rest(self, progress: Progress) -> str:
-        rest = [*progress.waiting, *progress.running, *progress.elsewhere]
-        took, unknown = self.rates.left(rest, self.jobs)
-        left = f", about {time_of(took)} left" if took and not unknown else ""
+        took, whole = self.rates.left(progress, self.jobs)
+        left = f", about {time_of(took)} left" if took and whole else ""
         failed = f", {len(progress.failed)} failed" if progress.failed else ""
-        return f"{len(progress.done)} of {len(progress.units)} runs{failed}{left}"
+        return f"{len(progress.done)} of {progress.count} runs{failed}{left}"
 
     def _table(self, progress: Progress) -> Group:
         table = Table(box=None, pad_edge=False)

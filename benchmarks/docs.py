@@ -1,0 +1,232 @@
+"""python -m benchmarks docs: write docs/algorithms, a page for each experiment that trains.
+
+A page is what docs/equations says of its algorithm, the flags of its experiment with their defaults
+and comments, and the curve that the records of a suite make.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from importlib import import_module
+from inspect import getdoc
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+
+import envs
+from benchmarks import collect
+from benchmarks import suite as suites
+from benchmarks.collect import Result
+from benchmarks.flags import Flag, choices, flags
+from rl import stats
+
+ROOT = Path(__file__).parent.parent
+PAGES, EQUATIONS = ROOT / "docs" / "algorithms", ROOT / "docs" / "equations"
+SUITES = "gym", "quadruped", "published"  # the first with an agent of a page's name draws it
+LINK = "../../benchmarks/suites"
+
+
+class Page(NamedTuple):
+    """A name, the experiment that trains it, and that whose defaults it is read against."""
+
+    name: str
+    experiment: str
+    base: str = ""
+
+    @property
+    def args(self) -> Any:
+        """As its command line has them without a word."""
+        args = import_module(f"experiments.{self.experiment}").Args()
+        return replace(args, env=envs.make_task(args.env_name))
+
+
+NAMED = {
+    page.name: page
+    for page in (
+        Page("ppo", "ppo"), Page("sac", "sac"), Page("td3", "td3", "sac"),
+        Page("crossq", "crossq", "sac"), Page("simbav2", "simbav2", "sac"),
+        Page("dagger", "teacher_student"), Page("walk", "walk", "ppo"),
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Args:
+    """Write the pages of the algorithms, or see whether they are as they would be written."""
+
+    check: bool = False  # write nothing; fail where a page is another
+    results: Path = suites.ROOT / "results"  # of a suite, its records are SUITE.jsonl
+
+
+def main(args: Args) -> None:
+    found = measured(args.results)
+    texts = {"README": index(found)}
+    texts |= {name: text(page, found.get(name, {})) for name, page in NAMED.items()}
+    paths = {PAGES / f"{name}.md": said for name, said in texts.items()}
+    if args.check:
+        for path, said in paths.items():
+            if not path.exists() or path.read_text(encoding="utf-8") != said:
+                raise ValueError(f"{path} is stale: python -m benchmarks docs writes it anew.")
+        return
+    PAGES.mkdir(exist_ok=True)
+    for path, said in paths.items():
+        path.write_text(said, encoding="utf-8")
+    for name in NAMED:
+        if tasks := drawn(found.get(name, {})):
+            figure(tasks).savefig(PAGES / f"{name}.png", dpi=80, metadata={"Software": None})
+        else:
+            (PAGES / f"{name}.png").unlink(missing_ok=True)
+    print(f"Wrote {len(paths)} pages to {PAGES}.")
+
+
+def measured(results: Path) -> dict[str, dict[str, list[Result]]]:
+    """Of each page and task the seeds that were judged, of the newest configuration alone."""
+    whole: dict[str, dict[str, list[Result]]] = {}
+    for name in NAMED:
+        path = results / f"{suite_of(name)}.jsonl"
+        found = collect.records(path) if path.exists() else []
+        for task in sorted({x.task for x in found if x.agent == name and x.steps}):
+            every = [x for x in found if (x.agent, x.task) == (name, task) and x.steps]
+            newest = max(every, key=lambda x: (x.about.get("started") or "", x.identity)).identity
+            seeds = sorted((x for x in every if x.identity == newest), key=lambda x: x.seed)
+            if len({x.steps for x in seeds}) > 1:
+                raise ValueError(f"{path}: seeds of {name} on {task} were judged at other steps.")
+            whole.setdefault(name, {})[task] = seeds
+    return whole
+
+
+def suite_of(name: str) -> str:
+    """The suite that has an agent of this name, or none."""
+    for suite in SUITES:
+        path = suites.SUITES / f"{suite}.toml"
+        if path.exists() and name in tomllib.loads(path.read_text(encoding="utf-8"))["agents"]:
+            return suite
+    return ""
+
+
+def text(page: Page, tasks: dict[str, list[Result]]) -> str:
+    told = (EQUATIONS / f"{page.name}.md").read_text(encoding="utf-8").rstrip()
+    source = f"docs/equations/{page.name}.md, experiments/{page.experiment}.py and records"
+    note = f"<!-- Written by python -m benchmarks docs from {source}. -->"
+    parts = [note, told, "## Run it", commands(page), "## Measured", curve(page, tasks)]
+    return "\n\n".join([*parts, "## Flags", *tables(page)]) + "\n"
+
+
+def index(found: dict[str, Any]) -> str:
+    lines = ["| page | train it with | curve |", "|---|---|---|"]
+    for name, page in NAMED.items():
+        title = (EQUATIONS / f"{name}.md").read_text(encoding="utf-8").split("\n")[0].lstrip("# ")
+        run = f"`python -m experiments.{page.experiment}`"
+        there = "yes" if drawn(found.get(name, {})) else "none yet"
+        lines.append(f"| [{title}]({name}.md) | {run} | {there} |")
+    head = "# Algorithms\n\nWritten by `python -m benchmarks docs`; a test holds it to that.\n"
+    return "\n".join([head, *lines]) + "\n"
+
+
+def commands(page: Page) -> str:
+    """How to train, go on, look at it and drive it."""
+    doc = getdoc(import_module(f"experiments.{page.experiment}")) or ""
+    out, program = page.args.out, f"python -m experiments.{page.experiment}"
+    lines = re.findall(r"python -m experiments\..*", doc)
+    lines += [f"{program} --resume {out}  # goes on with a run that was stopped or killed"]
+    lines += [f"python -m experiments.play {out}  # its return over fixed starts, and a video"]
+    if page.args.env.spec.command:
+        lines += [f"python -m experiments.drive {out}  # its artefact on a simulated robot"]
+        lines += [f"python -m benchmarks.walking {out} --kicked"]
+    more = "A run that was stopped is resumed with the flags it had; `--out` names another place."
+    block = "\n".join(["```", *lines, "```"])
+    return f"{block}\n\n{more} The [README](../../README.md#train) tells what a run leaves."
+
+
+def curve(page: Page, tasks: dict[str, list[Result]]) -> str:
+    """The picture, or that there is none; what measures it; and the numbers there are."""
+    suite = suite_of(page.name)
+    parts = ["No curve has been measured yet."]
+    if drawn(tasks):
+        said = "The mean over seeds with its 95% bootstrap interval."
+        parts = [f"![Return against steps]({page.name}.png)", said]
+    if suite:
+        records = f"benchmarks/results/{suite}.jsonl"
+        parts[-1] += f" What measures it, with the settings of [{suite}.toml]({LINK}/{suite}.toml):"
+        lines = [f"run {suite} --only {page.name}", f"report {suite} --records {records}", "docs"]
+        parts.append("\n".join(["```", *(f"python -m benchmarks {x}" for x in lines), "```"]))
+    else:
+        parts[-1] += " No suite has it; this draws one into its run's directory:"
+        parts.append(f"```\npython -m experiments.{page.experiment} --seeds 5\n```")
+    return "\n\n".join([*parts, ends(tasks)] if tasks else parts)
+
+
+def ends(tasks: dict[str, list[Result]]) -> str:
+    """What the policies came to at the end, as a table."""
+    lines = ["| task | seeds | steps | return at the end | 95% interval | commit |"]
+    lines += ["|---|---|---|---|---|---|"]
+    for task, seeds in tasks.items():
+        returns = np.array([[np.mean(x.final)] for x in seeds])
+        low, high = stats.interval_of_mean(returns)[:, 0]
+        gits = [x.about.get("git") or {} for x in seeds]
+        made = {f"{git.get('commit')}"[:7] + "+" * bool(git.get("dirty")) for git in gits}
+        lines.append(
+            f"| {task} | {len(seeds)} | {seeds[0].steps[-1]:,} | {returns.mean():,.0f} "
+            f"| {low:,.0f} to {high:,.0f} | {', '.join(sorted(made))} |"
+        )
+    return "\n".join(lines)
+
+
+def drawn(tasks: dict[str, list[Result]]) -> dict[str, list[Result]]:
+    """Those that were judged on the way."""
+    return {task: seeds for task, seeds in tasks.items() if len(seeds[0].steps) > 1}
+
+
+def figure(tasks: dict[str, list[Result]]) -> Figure:
+    """Mean return against steps on each task, with the 95% bootstrap interval over the seeds."""
+    columns = min(len(tasks), 4)
+    rows = -(-len(tasks) // columns)
+    whole = Figure(figsize=(1 + 2.8 * columns, 2.8 * rows), layout="constrained")
+    grid = whole.subplots(rows, columns, squeeze=False).ravel()
+    for axes, (task, seeds) in zip(grid, tasks.items(), strict=False):
+        steps, returns = np.array(seeds[0].steps) / 1e3, np.array([x.curve for x in seeds])
+        low, high = stats.interval_of_mean(returns)
+        axes.plot(steps, returns.mean(0))
+        axes.fill_between(steps, low, high, alpha=0.2)
+        axes.set(title=task, xlabel="thousand environment steps")
+        axes.grid(alpha=0.3)
+    for axes in grid[len(tasks) :]:
+        axes.remove()
+    whole.supylabel("return")
+    return whole
+
+
+def tables(page: Page) -> Iterator[str]:
+    """The flags of the run, of the agent, of its choices and of the task."""
+    args, told = page.args, {}
+    if page.base:
+        told = {flag.name: flag for flag in flags(NAMED[page.base].args)}
+        yield f"In brackets, where it is another, the default of [{page.base}]({page.base}.md)."
+    env = Flag("--env", args.env_name, "the task, one of [these](../../README.md#environments)")
+    every = [env, *flags(args)]
+    for title, above in (("Of the run", "--"), ("Of the agent", "--agent.")):
+        own = [flag for flag in every if re.fullmatch(rf"{above}[\w-]+", flag.name)]
+        yield f"### {title}\n\n{table(own, told)}"
+    for word, about, chosen in choices(args.agent):
+        yield f"### With `{word}`\n\n{about}" + (f"\n\n{table(chosen)}" if chosen else "")
+    yield f"### Of the task\n\nThose of {args.env_name}; `--env NAME --help` lists another's."
+    yield table([flag for flag in every if flag.name.startswith("--env.")])
+
+
+def table(rows: list[Flag], told: Mapping[str, Flag] = MappingProxyType({})) -> str:
+    lines = ["| flag | default | meaning |", "|---|---|---|"]
+    for flag in rows:
+        names = f"`{flag.name}`, `{flag.off}`" if isinstance(flag.value, bool) else f"`{flag.name}`"
+        theirs = told.get(flag.name, flag)
+        other = f" (`{theirs.shown}`)" if theirs.value != flag.value else ""
+        lines.append(f"| {names} | `{flag.shown}`{other} | {escaped(flag.meaning)} |")
+    return "\n".join(lines)
+
+
+def escaped(said: str) -> str:
+    """With what Markdown would take for its own in a table."""
+    return said.replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")
