@@ -10,6 +10,11 @@ from benchmarks.process import guard
 COMMANDS = {
     "run": "make the runs of a suite",
     "report": "tables, figures and a page of runs",
+    "compare": "what differs between two sets of runs, and whether it is chance",
+    "search": "try settings of an agent, and the best of them again on fresh seeds",
+    "docs": "write docs/algorithms",
+    "family": "a policy in worlds that differ",
+    "owed": "what is still to be measured, and with which command",
 }
 
 

@@ -133,8 +133,10 @@ def write(path: Path, results: Iterable[Result]) -> None:
     runs.write(path, "".join(lines).encode())
 
 
-def key(result: Result) -> tuple[str, str, str, str, int]:
-    return result.suite, result.task, result.agent, result.identity, result.seed
+def key(result: Result) -> tuple[str, str, str, int, str]:
+    """What a record is the only one of: a suite has one configuration of an agent at a time."""
+    identity = "" if result.suite else result.identity
+    return result.suite, result.task, result.agent, result.seed, identity
 
 
 def brief(result: Result) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def side(what: str) -> dict[str, list[Result]]:
 def matched(a: dict[str, list[Result]], b: dict[str, list[Result]]) -> list[tuple[str, str]]:
     """Agents of the same name, or the only ones."""
     if len(a) == len(b) == 1:
-        return [(*a, *b)]
+        return [(next(iter(a)), next(iter(b)))]
     if both := [name for name in a if name in b]:
         return [(name, name) for name in both]
     raise ValueError(

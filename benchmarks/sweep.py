@@ -107,7 +107,7 @@ def submit(progress: Progress, engine: Engine) -> None:
         engine.submit(unit)
         progress.running.append(unit)
     except OSError as error:  # as of a full disk
-        progress.failed[unit] = f"cannot begin: {error}"
+        progress.failed[unit] = f"cannot begin: {error.strerror or error}"
 
 
 def settle(
@@ -126,7 +126,7 @@ def settle(
         progress.waiting.appendleft(unit)
     else:
         again = f" {tries[unit] + 1} times" if tries[unit] else ""
-        how = f"died{again} (exit status {code})" if died else last_words(unit)
+        how = f"died{again} (exit status {code})" if died else last_words(unit, code)
         progress.failed[unit] = f"{how}; see {unit.log}"
 
 
@@ -138,9 +138,11 @@ def grow(progress: Progress, units: list[Unit]) -> None:
             sort(progress, unit)
 
 
-def last_words(unit: Unit) -> str:
+def last_words(unit: Unit, code: int | None) -> str:
     """The last line that a run's process has said."""
     with unit.log.open("rb") as log:
         log.seek(max(log.seek(0, 2) - 4_000, 0))
         lines = log.read().decode(errors="replace").strip().splitlines()
-    return (lines or ["it said nothing"])[-1].strip()
+    if not lines:
+        return f"ended with exit status {code} and said nothing"
+    return lines[-1].strip().removeprefix("error: ")

@@ -82,16 +82,6 @@ def interval_of_mean(scores: np.ndarray) -> np.ndarray:
     return bootstrap(lambda x: x.mean(1), scores)
 
 
-def relative_difference(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float, float]:
-    """IQM of `ours` over that of `theirs`, less one, and its 95% bootstrap interval."""
-
-    def relative(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-        return iqm(ours) / iqm(theirs) - 1
-
-    low, high = bootstrap(relative, ours, theirs)
-    return float(relative(ours, theirs)), float(low), float(high)
-
-
 def chance_of_difference(
     ours: np.ndarray, theirs: np.ndarray, seed: int = 0, times: int = 10_000
 ) -> float:

@@ -12,7 +12,8 @@ import tyro
 from experiments import cli
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks/peers/README.md"]
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/OWED.md")]
+PAGES += [ROOT / "benchmarks/peers/README.md"]
 BLOCKS = [
     (language, text)
     for page in PAGES
@@ -39,6 +40,8 @@ def test_a_command_is_one(command: str, monkeypatch: pytest.MonkeyPatch) -> None
         assert words[0] in known
     elif program == "python" and words[0] == "-m":
         name, words = words[1], words[2:]
+        if name == "benchmarks":
+            name, words = f"benchmarks.{words[0]}", words[1:]
         name += ".__main__" if (ROOT.joinpath(*name.split(".")) / "__main__.py").exists() else ""
         module = importlib.import_module(name)
         monkeypatch.setattr(sys, "argv", [command, *words])

@@ -1,0 +1,108 @@
+"""The flags of a dataclass as tyro makes them, with the comments that its help shows.
+
+Fields without one are explained in docs/equations/meanings.toml.
+"""
+
+import ast
+import io
+import re
+import tokenize
+import tomllib
+import types
+import typing
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from functools import cache
+from inspect import getdoc, getsource
+from pathlib import Path
+from textwrap import dedent
+from typing import Any, Literal, NamedTuple
+
+import tyro
+
+from experiments import ppo
+
+MEANINGS = Path(__file__).parent.parent / "docs" / "equations" / "meanings.toml"
+
+
+class Flag(NamedTuple):
+    """As the command line has it."""
+
+    name: str  # --agent.lr; of a switch, that which turns it on
+    value: Any  # the default
+    meaning: str
+
+    @property
+    def off(self) -> str:
+        """The name that turns a switch off."""
+        above, _, last = self.name.removeprefix("--").rpartition(".")
+        return f"--{above}.no-{last}" if above else f"--no-{last}"
+
+    @property
+    def words(self) -> list[str]:
+        """The default, spelt on the command line."""
+        if isinstance(self.value, bool):
+            return [self.name if self.value else self.off]
+        values = self.value if isinstance(self.value, tuple) else (self.value,)
+        return [self.name, *map(str, values)]
+
+    @property
+    def shown(self) -> str:
+        if isinstance(self.value, bool):
+            return "on" if self.value else "off"
+        return " ".join(self.words[1:]) or "''"
+
+
+def flags(value: Any, above: str = "--") -> Iterator[Flag]:
+    """Of a dataclass and of those in it, but for what is a choice between some."""
+    kind, said = type(value), comments(type(value))
+    for name, hint in typing.get_type_hints(kind, include_extras=True).items():
+        if tyro.conf.Suppress in getattr(hint, "__metadata__", ()) or options(hint):
+            continue
+        default, flag = getattr(value, name), above + name.replace("_", "-")
+        if is_dataclass(default):
+            yield from flags(default, f"{flag}.")
+            continue
+        known = said, meanings(), comments(ppo.Args)
+        meaning = next((x[name] for x in known if name in x), meanings().get(kind.__name__, ""))
+        if typing.get_origin(hint) is Literal:
+            meaning += f"; one of {', '.join(f'`{x}`' for x in typing.get_args(hint))}"
+        yield Flag(flag, default, meaning)
+
+
+def choices(agent: Any) -> Iterator[tuple[str, str, list[Flag]]]:
+    """The words that choose a part of the agent, what each does, and the flags that follow it."""
+    for name, hint in typing.get_type_hints(type(agent)).items():
+        for kind in options(hint):
+            default = getattr(agent, name)
+            word = re.sub("(?<=[A-Z])(?=[A-Z][a-z])", "-", kind.__name__).lower()
+            made = default if isinstance(default, kind) else kind()
+            about = (getdoc(kind) or "").split("\n")[0] + " The default." * (made is default)
+            yield f"agent.{name}:{word}", about, list(flags(made, f"--agent.{name}."))
+
+
+def options(hint: Any) -> list[Any]:
+    """The dataclasses that a hint leaves the choice between."""
+    union = isinstance(hint, types.UnionType)
+    return [x for x in typing.get_args(hint) if is_dataclass(x)] if union else []
+
+
+@cache
+def comments(kind: type) -> dict[str, str]:
+    """The comment on the line of each field, or else of that which it overrides."""
+    found: dict[str, str] = {}
+    for owner in reversed(kind.__mro__):
+        if not is_dataclass(owner):
+            continue
+        source = dedent(getsource(owner))
+        tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+        lines = {t.start[0]: t.string.lstrip("# ") for t in tokens if t.type == tokenize.COMMENT}
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.AnnAssign) and node.end_lineno in lines:
+                found[ast.unparse(node.target)] = lines[node.end_lineno]
+    return found
+
+
+@cache
+def meanings() -> dict[str, str]:
+    return tomllib.loads(MEANINGS.read_text(encoding="utf-8"))
