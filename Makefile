@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 DEMO := runs/demo-$(shell date +%Y%m%d-%H%M%S)
+SMOKE := runs/check-$(shell date +%Y%m%d-%H%M%S)
 # Two processes, each with whole files: tests of a file share what they compile.
 PYTEST = python -m pytest -n 2 --dist loadfile
 
-.PHONY: demo test suite slow lint types format pins clean
+.PHONY: demo test suite slow smoke lint types format pins clean
 
 demo: $(VENV)/.ready  ## train a Go2 until it walks, not well; drive it through the bridge
 	@echo "Some 15 minutes for 6M steps, after which a Go2 walks, not at its best; then its drive and film."
@@ -20,6 +21,11 @@ suite: $(VENV)/.ready-dev  ## the tests alone
 
 slow: $(VENV)/.ready-dev  ## the tests that train
 	$(BIN)/python -m pytest -m slow
+
+smoke: $(VENV)/.ready-dev  ## a sweep and its report; curves must be no worse than those on record
+	$(BIN)/python -m benchmarks run smoke --runs $(SMOKE)
+	$(BIN)/python -m benchmarks report smoke --runs $(SMOKE)
+	$(BIN)/python -m benchmarks compare $(SMOKE)/smoke benchmarks/results/smoke.jsonl --alpha 0.02 --require no-worse
 
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check

@@ -28,13 +28,9 @@ def colours(scores: Scores) -> dict[str, Any]:
 def budgets(scores: Scores) -> dict[int, list[str]]:
     """Agents that have curves, by their environment steps."""
     found: dict[int, list[str]] = {}
+    judged = {arm[1] for arm, own in scores.runs.items() if any(len(r.curve) > 1 for r in own)}
     for agent in scores.agents:
-        if any(
-            len(run.curve) > 1
-            for (_, name), own in scores.runs.items()
-            if name == agent
-            for run in own
-        ):
+        if agent in judged:
             found.setdefault(_about(scores.steps(agent)), []).append(agent)
     return dict(sorted(found.items()))
 
@@ -54,6 +50,9 @@ def panels(count: int, width: float = 3.1, height: float = 2.6) -> tuple[Figure,
     for ax in axes[:count]:
         ax.grid(alpha=0.3)
         ax.spines[["top", "right"]].set_visible(False)
+        ax.tick_params(labelsize=8)
+        ax.xaxis.get_offset_text().set_fontsize(8)
+        ax.use_sticky_edges = False  # a bar that ends at an axis looks cut off
     return figure, list(axes[:count])
 
 
@@ -91,7 +90,6 @@ def curves(scores: Scores, agents: Sequence[str], wall: bool) -> Figure:
             ax.plot(at, returns.mean(0), color=colour[agent], label=agent)
             ax.fill_between(at, low, high, color=colour[agent], alpha=0.2, linewidth=0)
         ax.set_title(task, fontsize=9)
-        ax.tick_params(labelsize=8)
         ax.ticklabel_format(axis="x", style="sci", scilimits=(-2, 4))
     figure.supxlabel("minutes" if wall else "environment steps", fontsize=9)
     figure.supylabel("return", fontsize=9)
@@ -123,7 +121,6 @@ def intervals(scores: Scores) -> Figure:
             ax.plot([statistic(found)] * 2, [i - 0.3, i + 0.3], color="k", lw=1.5)
         ax.set_title(name, fontsize=9)
         ax.set_yticks(range(len(agents)), reversed(agents) if ax is axes[0] else [])
-        ax.tick_params(labelsize=8)
     figure.supxlabel("normalised return", fontsize=9)
     return figure
 
@@ -210,7 +207,6 @@ def runtimes(scores: Scores) -> Figure:
     for i, x in enumerate(left):
         axes[0].text(x, i, f" {number(x)}", va="center", fontsize=7)
     axes[0].invert_yaxis()
-    axes[0].tick_params(labelsize=8)
     axes[0].set_xlabel("minutes", fontsize=9)
     _legend(figure, axes)
     return figure

@@ -69,6 +69,9 @@ def main(args: Args) -> None:
     about = named.about if named else ""
     (out / "tables.md").write_text("\n\n".join(table.markdown() for table in parts) + "\n")
     (out / "tables.tex").write_text("\n\n".join(table.latex() for table in parts) + "\n")
+    for kind in ("curves", "time", "efficiency"):  # of budgets that are there no longer
+        for path in out.glob(f"{kind}-*.png"):
+            path.unlink()
     for name, (figure, _) in drawn.items():
         figure.savefig(out / f"{name}.png", dpi=110)
     (out / "index.html").write_text(page(title, about, parts, drawn, found))
@@ -109,7 +112,7 @@ def drawings(scores: Scores, pairs: Sequence[Pair]) -> Iterator[tuple[str, tuple
         about = f"of {steps:,} environment steps, with 95% bootstrap intervals"
         name = f"{steps:g}".replace("+", "")
         yield f"curves-{name}", (figures.curves(scores, agents, False), f"Mean return {about}")
-        if any(run.wall_s for own in scores.runs.values() for run in own):
+        if any(run.wall_s for run in scores.all() if run.agent in agents):
             drawn = figures.curves(scores, agents, True)
             yield f"time-{name}", (drawn, f"The same against wall time, {about}")
         drawn = figures.efficiency(scores, agents)
@@ -118,7 +121,7 @@ def drawings(scores: Scores, pairs: Sequence[Pair]) -> Iterator[tuple[str, tuple
     yield "profiles", (figures.profiles(scores), "Performance profiles")
     if pairs:
         yield "improvement", (figures.improvement(scores, pairs), "Probability of improvement")
-    if any(run.took for own in scores.runs.values() for run in own):
+    if any(run.took for run in scores.all()):
         yield "runtime", (figures.runtimes(scores), "What a run takes, medians over seeds")
 
 

@@ -1,8 +1,8 @@
 """Scores of runs as matrices: by task, agent and seed, in units that tasks share."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,9 @@ class Scores:
     def returns(self, task: str, agent: str) -> np.ndarray:
         """Of each seed [runs]; none where nothing was run."""
         return np.array([result.score(self.last) for result in self.runs.get((task, agent), ())])
+
+    def all(self) -> Iterator[Result]:
+        return chain.from_iterable(self.runs.values())
 
     def normalised(self, agent: str, tasks: Sequence[str]) -> np.ndarray:
         """[runs, tasks], with as many runs of each task as there are of all."""

@@ -101,6 +101,8 @@ def _value(hint: Any, value: Any, where: str) -> Any:
     if hint is AdaStop:
         return _filled(AdaStop, value, where)
     if getattr(hint, "__origin__", None) is dict:
+        if not isinstance(value, dict):
+            raise ValueError(f"{where} takes a table, not {value!r}.")
         return {name: _filled(hint.__args__[1], x, f"{where}.{name}") for name, x in value.items()}
     value = _tuples(value)
     value = float(value) if hint is float and type(value) is int else value

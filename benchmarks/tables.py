@@ -87,7 +87,7 @@ def returns(scores: Scores) -> Table:
             if not len(found):
                 cells.append("-")
                 continue
-            low, high = stats.bootstrap(lambda x: x.mean((1, 2)), found[:, None], times=TIMES)
+            low, high = stats.interval_of_mean(found[:, None])[:, 0]
             cells.append(f"{number(found.mean())} {between(low, high)} ({len(found)})")
         rows.append((task, *cells))
     what = "last evaluation" if scores.last == 1 else f"mean of the last {scores.last} evaluations"

@@ -82,4 +82,4 @@ def test_smoke_is_the_same_however_often_it_is_killed(tmp_path: Path) -> None:
     (tmp_path / "runs").rename(tmp_path / "disturbed")
     assert begin().wait(900) == 0
     assert results(tmp_path) == disturbed
-    assert len(manifests(tmp_path)) == 12
+    assert len(manifests(tmp_path)) == 8

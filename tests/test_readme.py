@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import tyro
 
+from benchmarks import report
 from experiments import cli
 
 ROOT = Path(__file__).parent.parent
@@ -57,3 +58,15 @@ def test_a_command_is_one(command: str, monkeypatch: pytest.MonkeyPatch) -> None
 def test_links_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)\)", page.read_text())
     assert all((page.parent / link).exists() for link in links if "://" not in link), links
+
+
+@pytest.mark.parametrize("suite", ["gym", "published"])
+def test_tables_are_what_the_report_writes(suite: str, tmp_path: Path) -> None:
+    report.main(report.Args((suite,), runs=tmp_path / "none", out=tmp_path / "report"))
+    written = (tmp_path / "report" / "tables.md").read_text().split("### ")
+    page = (ROOT / "README.md").read_text()
+    for title in ("Return", "Over all tasks", "Comparisons"):
+        table = next(part for part in written if part.startswith(title))
+        rows = [line for line in table.splitlines() if line.startswith("| ")]
+        if suite == "gym" or title != "Over all tasks":
+            assert "\n".join(rows) in page, f"{title} of {suite}: {rows}"

@@ -1,0 +1,143 @@
+"""Suites: what makes no sense is refused before anything starts, in a sentence that says where."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import plan, run, stop, suite
+from benchmarks.suite import Agent, Suite, Task
+from rl.adastop import AdaStop
+
+HEAD = 'about = "x"\nsteps = 100\n'
+GOOD = HEAD + "[tasks.Hopper-v5]\n[agents.a]\nexperiment = 'sac'\n"
+SAC = "[tasks.Hopper-v5]\n[agents.a]\nexperiment = 'sac'\n"
+
+
+def written(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("about = ", "is no TOML"),
+        ("about = 'x'\n", "lacks tasks"),
+        (SAC, "lacks about"),
+        (GOOD.replace("steps = 100\n", ""), "agents.a has no steps"),
+        (GOOD.replace("Hopper", "Hoper"), "on Hoper-v5: Unknown environment 'Hoper-v5'. Did you"),
+        (GOOD.replace("sac", "sak"), "there is no experiment sak"),
+        (GOOD.replace("sac", "no.such"), "there is no experiment no.such"),
+        (GOOD + "flags = { agent.lrr = 1 }", "Unrecognized options: --agent.lrr"),
+        (GOOD + "flags = { num-envs = 'x' }", "Error parsing --num-envs"),
+        (GOOD + "flags = { threads = 2 }", "threads is not a suite's to set here"),
+        (GOOD + "flags = { when_full = 'stop' }", "when_full is not a suite's to set here"),
+        (GOOD + "script = 'sbx_ppo.py'", "takes one of experiment, script and published"),
+        (HEAD + "[tasks.Hopper-v5]\n[agents.a]\nscript = 'none.py'", "there is no .*none.py"),
+        (
+            HEAD + "[tasks.Hopper-v5]\n[agents.a]\nscript = 'sbx_ppo.py'\nflags = { num-env = 1 }",
+            "sbx_ppo.py has no --num-env; it has env, num-envs",
+        ),
+        (HEAD + "[tasks.Hopper-v5]\n[agents.a]\npublished = 'sac'", "at 100 steps"),
+        (GOOD.replace("agents.a", "agents.'a/b'"), "a name has letters"),
+        (HEAD + "sedes = 3\n" + SAC, "has no setting sedes; it has name, about"),
+        (HEAD + "seeds = '3'\n" + SAC, "seeds is '3'"),
+        (HEAD + "seeds = 0\n" + SAC, "seeds is 0; it takes at least 1"),
+        (HEAD + "pairs = [['a', 'b']]\n" + SAC, "pairs names b; there is no such agent"),
+        (HEAD + "adastop = { group = 0 }\n" + SAC, "AdaStop's group is 0"),
+        (HEAD + "adastop = { size = 5 }\n" + SAC, "adastop has no setting size"),
+        (GOOD.replace("v5]\n", "v5]\nrange = [3, 1]\n"), "has a range of"),
+        (HEAD + "tasks = 3\n[agents.a]\nexperiment = 'sac'", "tasks takes a table"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(text: str, why: str, tmp_path: Path) -> None:
+    args = run.Args(written(tmp_path, text), runs=tmp_path / "runs")
+    with pytest.raises(ValueError, match=why) as said:
+        run.main(args)
+    assert "\n" not in str(said.value)
+    assert not args.runs.exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"seeds": -1}, "--seeds is -1"),
+        ({"jobs": -1}, "--jobs"),
+        ({"only": ("b",)}, "--only b: suite mine has no such task or agent"),
+        ({"suite": "none"}, "There is no suite none: gym, "),
+    ],
+)
+def test_a_sweep_of_nothing_is_refused(more: dict[str, Any], why: str, tmp_path: Path) -> None:
+    told = {"suite": written(tmp_path, GOOD), "runs": tmp_path / "runs", **more}
+    with pytest.raises(ValueError, match=why):
+        run.main(run.Args(**told))
+
+
+@pytest.mark.parametrize("name", suite.names())
+def test_suites_that_come_with_the_code_are_whole(name: str) -> None:
+    found = suite.read(name)
+    assert {"smoke", "gym", "quadruped"} <= {*suite.names()}
+    wanted = run.arms(found, run.Args(name))
+    units = plan.units(found, wanted, Path("nowhere"))
+    assert sum(len(unit.seeds) for unit in units) == len(wanted) * found.seeds
+    identities = {(unit.task, unit.agent): unit.identity for unit in units}
+    assert len(set(identities.values())) == len(identities)
+
+
+def test_ten_seeds_of_every_task_are_published() -> None:
+    known = json.loads(suite.PUBLISHED.read_text())
+    tasks = ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Ant-v5", "Humanoid-v5")
+    for agent in ("sac", "crossq", "simbav2"):
+        for steps in ("200000", "1000000"):
+            counts = {task: len(returns) for task, returns in known[agent][steps].items()}
+            assert counts == dict.fromkeys(tasks, 10)
+
+
+def test_flags_say_the_same_nested_and_dotted(tmp_path: Path) -> None:
+    def words(flags: str) -> tuple[str, ...]:
+        read = suite.read(written(tmp_path, GOOD + f"flags = {{ {flags} }}"))
+        return suite.resolve(read, "a", "Hopper-v5")[1]
+
+    nested = words("agent = { lr = 1e-3, hidden = [8, 8], normalise = true }, n_step = 3")
+    assert nested == words(
+        '"agent.lr" = 1e-3, agent.hidden = [8, 8], agent.normalise = true, n-step = 3'
+    )
+    assert " ".join(nested) == (
+        "--env Hopper-v5 --agent.lr 0.001 --agent.hidden 8 8 --agent.normalise --n-step 3 --steps 100"
+    )
+    assert "--agent.no-normalise" in words("agent.normalise = false")
+
+
+def returns(counts: dict[str, int], **means: float) -> dict[tuple[str, str], list[float]]:
+    rng = np.random.default_rng(0)
+    return {("t", name): list(rng.normal(means[name], 1, n)) for name, n in counts.items()}
+
+
+def test_nobody_begins_a_group_before_the_others_have_ended_theirs() -> None:
+    agents = {name: Agent(experiment="sac") for name in "abc"}
+    of = Suite("s", "", {"t": Task()}, agents, seeds=7, adastop=AdaStop(3, 4), pairs=(("a", "b"),))
+
+    def wanted(**counts: int) -> dict[str, int]:
+        found = stop.wanted(of, returns(counts, a=0, b=0, c=0))
+        return {agent: len(seeds) for (_, agent), seeds in found.items()}
+
+    assert wanted() == {"a": 3, "b": 3, "c": 7}  # c is compared with nobody
+    assert wanted(a=3, b=2) == {"a": 3, "b": 3, "c": 7}
+    assert wanted(a=3, b=3) == {"a": 6, "b": 6, "c": 7}
+    assert wanted(a=12, b=12) == {"a": 12, "b": 12, "c": 7}
+
+
+def test_who_is_told_apart_needs_no_more() -> None:
+    agents = {name: Agent(experiment="sac") for name in "abc"}
+    of = Suite("s", "", {"t": Task()}, agents, adastop=AdaStop(5, 4))
+    found = stop.wanted(of, returns({"a": 5, "b": 5, "c": 5}, a=0, b=0, c=20))
+    assert {agent: len(seeds) for (_, agent), seeds in found.items()} == {"a": 10, "b": 10, "c": 5}
+    scores = {
+        name: own for (_, name), own in returns({x: 5 for x in "abc"}, a=0, b=0, c=20).items()
+    }
+    said = stop.verdicts(AdaStop(5, 4), scores, [("a", "c"), ("c", "b"), ("a", "b")], 1)
+    assert said == {("a", "c"): ("smaller", 5), ("c", "b"): ("larger", 5), ("a", "b"): ("open", 5)}
