@@ -181,7 +181,8 @@ def carry_out(unit: Unit, threads: int) -> int:
 class Cluster:
     """Some runs at a time as tasks of Ray, which keeps their threads and memory free.
 
-    Every machine must see the runs' directory by the same path, and have this package.
+    With an address and no number of jobs, as many as the cluster's cores allow.  Every machine
+    must see the runs' directory by the same path, and have this package.
     """
 
     def __init__(self, jobs: int, threads: int, memory_gb: float, address: str) -> None:
@@ -195,7 +196,8 @@ class Cluster:
             address=address or None, include_dashboard=False, log_to_driver=False,
             configure_logging=False, **room,
         )  # fmt: skip
-        self.jobs, self.threads, self._ray = jobs, threads, ray
+        self.jobs = jobs or max(int(ray.cluster_resources().get("CPU", 1)) // threads, 1)
+        self.threads, self._ray = threads, ray
         about: dict[str, Any] = {
             "num_cpus": threads,
             "memory": int(memory_gb * 1e9),

@@ -62,7 +62,7 @@ def carry_out(args: Args, suite: Suite, wanted: Callable[[], Wanted]) -> None:
         Python(str(args.peers), SBX, "--peers").versions()  # before anything runs: is it there?
         os.environ["SPEED_PEERS"] = os.path.abspath(args.peers)
     engine = engine_of(args, suite, jobs)
-    with Watch(suite, rates, jobs) as watch:
+    with Watch(suite, rates, engine.jobs) as watch:
         done = sweep(suite, args.runs, engine, wanted=wanted, show=watch.show, retries=args.retries)
     conclude(done)
 
@@ -98,6 +98,7 @@ def engine_of(args: Args, suite: Suite, jobs: int) -> Engine:
         case "process":
             return Processes(jobs, suite.threads)
         case "ray":
+            jobs = args.jobs if args.address else jobs
             return Cluster(jobs, suite.threads, suite.memory_gb, args.address)
 
 

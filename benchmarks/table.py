@@ -112,7 +112,7 @@ def planned(suite: Suite, progress: Progress, rates: Rates, jobs: int) -> str:
         steps, identity = f"{units[0].steps:,}", units[0].identity[:10]
         table.add_row(task, agent, identity, steps, str(seeds), str(done), str(seeds - done), each)
     said = io.StringIO()
-    Console(width=120, file=said).print(table)
+    Console(width=160, file=said).print(table)
     return said.getvalue() + total(progress, rates, jobs)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from benchmarks.collect import Result
 from benchmarks.scores import Scores
 from benchmarks.stop import verdicts
+from benchmarks.suite import Suite
 from rl import stats
 from rl.adastop import AdaStop, Pair
 
@@ -164,6 +165,17 @@ def difference(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float, floa
 
     low, high = stats.bootstrap(gap, ours, theirs, times=TIMES)
     return float(gap(ours, theirs)), float(low), float(high)
+
+
+def missing(scores: Scores, suite: Suite) -> Table:
+    """What a suite asks for and is not there."""
+    rows = []
+    for task in suite.tasks:
+        for name, agent in suite.agents.items():
+            there = len(scores.runs.get((task, name), ()))
+            if there < suite.seeds and not agent.published:
+                rows.append((task, name, str(there), str(suite.seeds)))
+    return Table("Not there yet", ("task", "agent", "seeds", "of"), rows)
 
 
 def runtimes(scores: Scores) -> Table:

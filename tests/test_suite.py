@@ -103,12 +103,10 @@ def test_flags_say_the_same_nested_and_dotted(tmp_path: Path) -> None:
         return suite.resolve(read, "a", "Hopper-v5")[1]
 
     nested = words("agent = { lr = 1e-3, hidden = [8, 8], normalise = true }, n_step = 3")
-    assert nested == words(
-        '"agent.lr" = 1e-3, agent.hidden = [8, 8], agent.normalise = true, n-step = 3'
-    )
-    assert " ".join(nested) == (
-        "--env Hopper-v5 --agent.lr 0.001 --agent.hidden 8 8 --agent.normalise --n-step 3 --steps 100"
-    )
+    dotted = '"agent.lr" = 1e-3, agent.hidden = [8, 8], agent.normalise = true, n-step = 3'
+    assert nested == words(dotted)
+    own = "--agent.lr 0.001 --agent.hidden 8 8 --agent.normalise --n-step 3"
+    assert " ".join(nested) == f"--env Hopper-v5 {own} --steps 100"
     assert "--agent.no-normalise" in words("agent.normalise = false")
 
 
@@ -134,10 +132,9 @@ def test_nobody_begins_a_group_before_the_others_have_ended_theirs() -> None:
 def test_who_is_told_apart_needs_no_more() -> None:
     agents = {name: Agent(experiment="sac") for name in "abc"}
     of = Suite("s", "", {"t": Task()}, agents, adastop=AdaStop(5, 4))
-    found = stop.wanted(of, returns({"a": 5, "b": 5, "c": 5}, a=0, b=0, c=20))
+    known = returns(dict.fromkeys("abc", 5), a=0, b=0, c=20)
+    found = stop.wanted(of, known)
     assert {agent: len(seeds) for (_, agent), seeds in found.items()} == {"a": 10, "b": 10, "c": 5}
-    scores = {
-        name: own for (_, name), own in returns({x: 5 for x in "abc"}, a=0, b=0, c=20).items()
-    }
+    scores = {name: own for (_, name), own in known.items()}
     said = stop.verdicts(AdaStop(5, 4), scores, [("a", "c"), ("c", "b"), ("a", "b")], 1)
     assert said == {("a", "c"): ("smaller", 5), ("c", "b"): ("larger", 5), ("a", "b"): ("open", 5)}
