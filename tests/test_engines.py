@@ -35,7 +35,7 @@ def test_a_cluster_that_loses_workers_makes_every_run_once(tmp_path: Path) -> No
     killed, until = [], time.monotonic() + 100
     while len(killed) < 4 and driver.poll() is None and time.monotonic() < until:
         time.sleep(0.5)
-        for process in processes("tests.toy", tmp_path)[:1]:
+        for process in processes("benchmarks.toy", tmp_path)[:1]:
             try:
                 parent = process.parent()  # Ray's worker, without which the run itself goes on
                 lost = parent if parent and "ray::" in parent.name() + "".join(parent.cmdline()) \

@@ -22,7 +22,7 @@ range = [-10, 10]
 [tasks.Hopper-v5]
 range = [-20, 40]
 [agents.toy]
-experiment = "tests.toy"
+experiment = "benchmarks.toy"
 flags = { bonus = 1.0 }
 """
 RANGES = {"Reacher-v5": (-10, 10), "Hopper-v5": (-20, 40)}

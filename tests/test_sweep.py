@@ -29,10 +29,10 @@ groups = 4
 range = [-5, 15]
 [tasks.Hopper-v5]
 [agents.plain]
-experiment = "tests.toy"
+experiment = "benchmarks.toy"
 flags = {{ pause = {pause} }}
 [agents.other]
-experiment = "tests.toy"
+experiment = "benchmarks.toy"
 flags = {{ {flags} }}
 """
 
@@ -82,7 +82,7 @@ def workers(tmp_path: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter(["cmdline"]):
         words = process.info["cmdline"] or []
-        if "tests.toy" in words and any(str(tmp_path) in word for word in words):
+        if "benchmarks.toy" in words and any(str(tmp_path) in word for word in words):
             found.append(process)
     return found
 

@@ -1,4 +1,4 @@
-"""An experiment that learns nothing, in no time: what a sweep is tried out with.
+"""An experiment that learns nothing, in no time: what a sweep is tried out with, and timed.
 
 It has a state, saves it and goes on from it as an experiment does, so that its numbers tell
 whether a step was lost or made twice.
