@@ -63,7 +63,9 @@ def main(args: Args) -> None:
     out.mkdir(parents=True, exist_ok=True)
     pairs = pairs_of(named) if named else list(combinations(scores.agents, 2))
     pairs = [pair for pair in pairs if scores.common(pair)]
-    parts = contents(scores, found, pairs, named)
+    parts = contents(scores, found, pairs, named.adastop if named else AdaStop())
+    if named and (lacking := tables.missing(scores, named)).rows:
+        parts.append(lacking)
     drawn = dict(drawings(scores, pairs))
     title = f"Suite {named.name}" if named else f"Report on {', '.join(args.what)}"
     about = named.about if named else ""
@@ -95,16 +97,14 @@ def gather(args: Args) -> tuple[Suite | None, Collected]:
 
 
 def contents(
-    scores: Scores, found: Collected, pairs: Sequence[Pair], named: Suite | None
+    scores: Scores, found: Collected, pairs: Sequence[Pair], adastop: AdaStop
 ) -> list[Table]:
     """Every table that has something to say."""
-    adastop = named.adastop if named else AdaStop()
     made = [
         tables.returns(scores), tables.aggregates(scores), tables.comparisons(scores, pairs),
         tables.decisions(scores, pairs, adastop), tables.runtimes(scores),
         tables.provenance(found.results), tables.configurations(found.results),
     ]  # fmt: skip
-    made += [tables.missing(scores, named)] if named else []
     return [table for table in made if table.rows]
 
 

@@ -138,7 +138,7 @@ def test_the_three_forms_of_a_table_tell_the_same(tiny: Path, nasty: Path) -> No
         assert page.of("th", "td") == [x for table in text.values() for row in table for x in row]
         assert len(page.of("tr")) == sum(map(len, text.values()))
         assert latex((out / "tables.tex").read_text()) == text
-        assert len(text) == 8
+        assert len(text) == (7 if out == nasty else 8)  # a suite's seeds that are not there yet
     assert {*text["Return"][0], text["Return"][1][0]} == {"task", *NASTY}
     assert {*text["Configurations that differ"][1]} == {"s", "<a|b>", "_&"}
     assert any("<i>&|_left has metrics.jsonl and no manifest.json" in x for x in page.of("li"))
