@@ -33,6 +33,8 @@ def guard(main: Callable[[], None]) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         main()
+    except BrokenPipeError:
+        os._exit(141)  # as shells have it: who read what is printed has gone, as `head` does
     except (Failed, ValueError, OSError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:

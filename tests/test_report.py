@@ -19,17 +19,16 @@ TINY = """
 about = "A toy & <its> bonus."
 steps = 6
 last = 3
-[tasks.Reacher-v5]
-range = [-5, 10]
-[tasks.Hopper-v5]
-range = [0, 30]
+tasks.Reacher-v5.range = [-5, 10]
+tasks.Hopper-v5.range = [0, 30]
+tasks.Pusher-v5.range = [-9, 50]
 [agents.low]
 experiment = "benchmarks.toy"
 [agents.high_1]
 experiment = "benchmarks.toy"
 flags = { bonus = 1.5 }
 """
-RANGES = {"Reacher-v5": (-5, 10), "Hopper-v5": (0, 30)}
+RANGES = {"Reacher-v5": (-5, 10), "Hopper-v5": (0, 30), "Pusher-v5": (-9, 50)}
 NASTY = (r"a|b_c & <d> 50%\#", "x^{2}~$_<b>|&amp;", r"\end{tabular} & | \\")  # task, agents
 Cells = dict[str, list[list[str]]]  # of tables by their titles
 
@@ -171,7 +170,7 @@ def test_the_numbers_are_those_of_the_directories(tiny: Path) -> None:
     values = {a: [np.mean(c[-3:]) for c, _ in own.values()] for a, own in told(tiny).items()}
     both = list[np.ndarray]()
     for i, agent in enumerate(("low", "high_1"), 1):
-        for task, count, cells in zip(RANGES, (4, 6), tables["Return"][1:], strict=True):
+        for task, count, cells in zip(RANGES, (4, 6, 4), tables["Return"][1:], strict=True):
             own = np.array(values[task, agent])
             assert [cells[0], cells[i].split()[-1], len(own)] == [task, f"({count})", count]
             between(cells[i], own.mean(), drawn(own[:, None]).mean((1, 2)))
@@ -182,7 +181,7 @@ def test_the_numbers_are_those_of_the_directories(tiny: Path) -> None:
         for name, statistic in AGGREGATES.items():
             between(row[name], statistic(both[-1][None])[0], statistic(drawn(both[-1])))
     (one, other, count, gap, chance), *none = tables["Comparisons"][1:]
-    assert (one, other, count, none) == ("low", "high_1", "2", [])
+    assert (one, other, count, none) == ("low", "high_1", "3", [])
     ours, theirs = (np.concatenate([x[None], drawn(x, i)]) for i, x in enumerate(both))
     gaps = AGGREGATES["IQM"](ours) - AGGREGATES["IQM"](theirs)
     between(gap, gaps[0], gaps[1:])
@@ -194,7 +193,7 @@ def test_the_files_have_every_seed_and_evaluation(tiny: Path) -> None:
     runs, curves = told(tiny), dict[Any, list[float]]()
     with (tiny / "tiny/report/scores.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == sum(map(len, runs.values())) == 20
+    assert len(rows) == sum(map(len, runs.values())) == 28
     for row in rows:
         value = np.mean(runs[row["task"], row["agent"]][int(row["seed"])][0][-3:])
         low, high = RANGES[row["task"]]

@@ -163,7 +163,8 @@ def test_an_older_configuration_is_told_apart_or_left_out(args: search.Args) -> 
     write(kept, [replace(r, final=(99.0,)) for r in collect([args.runs]).results if r.seed == 1])
     path.write_text(path.read_text().replace("bonus = 1.0", "bonus = 2.0"))
     run.main(run.Args(args.suite, "inline", seeds=1, runs=args.runs))
-    write(kept, [replace(r, final=(77.0,)) for r in collect([args.runs]).results if r.seed == 0])
+    new = [r for r in collect([args.runs]).results if r.config["bonus"] == 2]
+    write(kept, [replace(r, final=(77.0,)) for r in new])
     named = suite.read(args.suite)
     found = scores.gathered(named, args.runs, [kept])
     assert {(r.task, r.seed, r.config["bonus"]) for r in found.results} == {
@@ -175,7 +176,7 @@ def test_an_older_configuration_is_told_apart_or_left_out(args: search.Args) -> 
         "is of another configuration than the suite has now"
     }
     assert folders == {(task, "toy") for task in RANGES}
-    apart = scores.score(collect([args.runs]).results, None)
+    apart = scores.score(reversed(collect([args.runs]).results), None)
     assert all(re.fullmatch("toy@[0-9a-f]{6}", agent) for agent in apart.agents)
     seeds = {arm: [r.seed for r in own] for arm, own in apart.runs.items()}
     assert sorted(seeds.values()) == [[0], [0], [0, 1], [0, 1]]
