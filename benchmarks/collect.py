@@ -6,18 +6,20 @@ committed where run directories are not.
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
+from typeguard import CollectionCheckStrategy, TypeCheckError, check_type
 
 from benchmarks import plan
-from rl import runs
+from rl import manifest, runs
 
 SCHEMA = 1  # of records
+EVERY = CollectionCheckStrategy.ALL_ITEMS
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def collect(paths: Iterable[Path]) -> Collected:
                     found.left_out += part.left_out
         else:
             raise ValueError(f"There is neither a directory nor a file {path}.")
-    return found
+    return once(found)
 
 
 def directories(path: Path) -> Iterator[Path]:
@@ -86,22 +88,27 @@ def read(out: Path) -> Collected:
         return Collected(left_out=[(out, said[state])])
     try:
         return Collected(list(_seeds(out, runs.read_manifest(out))))
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except ValueError as error:
+        return Collected(left_out=[(out, str(error))])
+    except (KeyError, TypeError, IndexError) as error:
         return Collected(left_out=[(out, f"cannot be read: {error!r}")])
 
 
 def _seeds(out: Path, facts: dict[str, Any]) -> Iterator[Result]:
     rows, seeds = runs.read_rows(out / "evals.jsonl"), facts["seeds"]
-    identity = facts.get("config_sha256", "")
+    identity = facts.get("config_sha256") or manifest.identity(facts["config"])
     suite, task, agent = "", facts["env"], facts["algorithm"]
-    if identity and out.parent.name == identity[:10]:  # where a sweep has put it
+    if out.parent.name == identity[:10]:  # where a sweep has put it
         suite, task, agent = (folder.name for folder in reversed(out.parents[1:4]))
     told = ("git", "packages", "python", "machine", "settings", "started", "ended", "physics")
     about = {name: facts[name] for name in told if name in facts}
     about["memory_gb"] = facts.get("peak_memory_gb")
     took = {on: facts.get(f"{on}_s", 0.0) for on in ("compile", "train", "evaluate", "save")}
-    means = np.array([np.atleast_1d(row["eval_return"]) for row in rows]).reshape(-1, len(seeds))
-    finals = np.asarray(facts["eval_returns"], float).reshape(len(seeds), -1)
+    none = [np.nan] * len(seeds)  # of an evaluation that was no number
+    means = np.array([np.atleast_1d(row.get("eval_return", none)) for row in rows], float)
+    means, finals = means.reshape(-1, len(seeds)), np.asarray(facts["eval_returns"], float)
+    if not np.isfinite(finals := finals.reshape(len(seeds), -1)).all():
+        raise ValueError("its last evaluation is no number")
     for i, seed in enumerate(seeds):
         yield Result(
             suite, task, agent, identity, seed, tuple(row["step"] for row in rows),
@@ -112,31 +119,60 @@ def _seeds(out: Path, facts: dict[str, Any]) -> Iterator[Result]:
 
 def records(path: Path) -> list[Result]:
     """The results in a file of records."""
-    found, known = [], {f.name for f in fields(Result)}
-    for number, row in enumerate(runs.read_rows(path), 1):
+    found = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
         try:
-            if row.pop("schema") > SCHEMA:
-                raise ValueError(f"Line {number} of {path} was written by a newer version.")
-            made: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
-            made = {name: value for name, value in made.items() if name in known}
-            found.append(Result(**made))
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"Line {number} of {path} is no record: {error!r}.") from error
+            row = json.loads(line)
+            if row["schema"] > SCHEMA:
+                raise ValueError("it was written by a newer version")
+            found.append(_recorded(row))
+        except (ValueError, KeyError, TypeError, TypeCheckError) as error:
+            raise ValueError(f"Line {number} of {path} is no record: {error}.") from error
     return found
 
 
-def write(path: Path, results: Iterable[Result]) -> None:
-    """Put results into a file of records in the place of those of the same runs, in order."""
+def _recorded(row: dict[str, Any]) -> Result:
+    made = {}
+    for name, kind in get_type_hints(Result).items():
+        value = tuple(row[name]) if isinstance(row[name], list) else row[name]
+        made[name] = check_type(value, kind, collection_check_strategy=EVERY)
+    result = Result(**made)
+    if len(result.curve) != len(result.steps) or len(result.wall_s) not in (0, len(result.steps)):
+        raise ValueError("its curve, steps and times are of unequal length")
+    if not result.final:
+        raise ValueError("it has no final return")
+    return result
+
+
+def write(path: Path, results: Sequence[Result], instead: bool = False) -> None:
+    """Put results into a file of records, in order; `instead` of other configurations of theirs."""
     kept = {key(result): result for result in (records(path) if path.exists() else [])}
+    now = {key(result)[:4] for result in results}
+    kept = {k: result for k, result in kept.items() if not (instead and k[:4] in now)}
     kept |= {key(result): result for result in results}
     lines = [json.dumps({"schema": SCHEMA, **brief(kept[k])}) + "\n" for k in sorted(kept)]
     runs.write(path, "".join(lines).encode())
 
 
 def key(result: Result) -> tuple[str, str, str, int, str]:
-    """What a record is the only one of: a suite has one configuration of an agent at a time."""
-    identity = "" if result.suite else result.identity
-    return result.suite, result.task, result.agent, result.seed, identity
+    """What there is one of."""
+    return result.suite, result.task, result.agent, result.seed, result.identity
+
+
+def once(found: Collected) -> Collected:
+    """Each seed of a configuration a single time, however often it was found."""
+    kept, others = dict[Any, Result](), list(found.left_out)
+    for result in found.results:
+        if (before := kept.get(key(result))) and not same(before, result):
+            where = Path(result.suite, result.task, result.agent, result.identity[:10])
+            others.append((where / f"seed_{result.seed}", "is there twice: the later one counts"))
+        kept[key(result)] = result
+    return Collected(list(kept.values()), others)
+
+
+def same(one: Result, other: Result) -> bool:
+    """Whether they tell of the same run; a record is rounded."""
+    return len(one.final) == len(other.final) and np.allclose(one.final, other.final, rtol=1e-5)
 
 
 def brief(result: Result) -> dict[str, Any]:
@@ -145,9 +181,10 @@ def brief(result: Result) -> dict[str, Any]:
     about, packages = told["about"], told["about"].get("packages", {})
     told["about"] = {
         "git": about.get("git"), "started": about.get("started"), "machine": about.get("machine"),
+        "memory_gb": about.get("memory_gb"),
         "packages": {name: packages[name] for name in ("jax", "mujoco") if name in packages},
     }  # fmt: skip
     told["config"] = {k: v for k, v in told["config"].items() if k not in ("out", "resume")}
-    told["curve"] = [round(x, 3) for x in told["curve"]]
-    told["final"] = [round(x, 3) for x in told["final"]]
+    for name in ("curve", "final"):
+        told[name] = [float(f"{x:.7g}") for x in told[name]]
     return told

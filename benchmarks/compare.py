@@ -3,6 +3,7 @@
 With --require it is the check of a change: its exit status tells whether curves have fallen.
 """
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from benchmarks.collect import Result
 from benchmarks.scores import score
 from benchmarks.tables import TIMES, Table, between, number
 from rl import stats
+
+BETTER, WORSE, SAME = "better", "worse", "the same"
+OPEN, FEW = "not told apart", "of too few seeds to tell"
 
 
 @dataclass(frozen=True)
@@ -37,13 +41,12 @@ def main(args: Args) -> None:
     pairs = matched(*sides)
     words = []
     for one, other in pairs:
-        tables, word = compared(sides[0][one], sides[1][other], args, len(pairs))
+        table, said = compared(sides[0][one], sides[1][other], args, len(pairs))
         print(f"\n## {one}: A against B" if one == other else f"\n## {one} against {other}")
-        print("\n" + "\n\n".join(table.markdown() for table in tables))
-        print(f"\n{one}: A is {word}")
-        words.append(word)
-    bad = {"no-worse": ["worse"], "better": ["worse", "not told apart", "the same"]}
-    if failed := [word for word in words if word in bad.get(args.require, [])]:
+        print(f"\n{table.markdown()}\n\n{one}: A is {said}")
+        words.append(said)
+    needed = {"": words, "no-worse": [BETTER, SAME, OPEN], "better": [BETTER]}[args.require]
+    if failed := [word for word in words if word not in needed]:
         sys.exit(f"error: --require {args.require}: {len(failed)} of {len(words)} are not.")
 
 
@@ -56,12 +59,17 @@ def side(what: str) -> dict[str, list[Result]]:
     for where, why in found.left_out:
         print(f"left out {where}: {why}")
     agents: dict[str, list[Result]] = {}
-    for result in found.results:
-        agents.setdefault(result.agent, []).append(result)
+    for (_, name), own in score(found.results, None).runs.items():
+        agents.setdefault(name, []).extend(own)
     if agent:
-        agents = {name: own for name, own in agents.items() if name == agent}
+        agents = {name: own for name, own in agents.items() if name.partition("@")[0] == agent}
     if not agents:
         raise ValueError(f"Nothing that is done was found in {what}.")
+    if several := [name for name in agents if "@" in name]:
+        raise ValueError(
+            f"{what} has {len(several)} configurations of {several[0].partition('@')[0]}: "
+            "name the directory of one."
+        )
     return agents
 
 
@@ -78,37 +86,37 @@ def matched(a: dict[str, list[Result]], b: dict[str, list[Result]]) -> list[tupl
 
 def compared(
     ours: Sequence[Result], theirs: Sequence[Result], args: Args, count: int
-) -> tuple[list[Table], str]:
-    """Tables of an agent on both sides, and A's word: better, worse, the same, not told apart."""
-    a, b = (latest(own) for own in (ours, theirs))
-    scores = [score(own, None, args.last) for own in (a, b)]
-    tasks = [task for task in scores[0].tasks if task in scores[1].tasks]
+) -> tuple[Table, str]:
+    """Every task's difference, and what is to be said of A in all."""
+    tasks = sorted({r.task for r in ours} & {r.task for r in theirs})
     if not tasks:
         raise ValueError(
-            f"There is no task in common: A has {', '.join(scores[0].tasks)}, "
-            f"B has {', '.join(scores[1].tasks)}."
+            f"There is no task in common: A has {', '.join(sorted({r.task for r in ours}))}, "
+            f"B has {', '.join(sorted({r.task for r in theirs}))}."
         )
-    rows, verdicts = [], []
+    rows, words = [], []
+    alpha = args.alpha / count / 2 / (len(tasks) + 1 if len(tasks) > 1 else 1)
     for what, value in (("score", final(args.last)), ("curve", along)):
-        both = [matrices(own, tasks, value) for own in (a, b)]
-        for task, mine, their in zip(tasks, *both, strict=True):
-            if not (mine.size and their.size):
-                continue
+        both = [matrices(own, tasks, value) for own in (ours, theirs)]
+        there = [(t, a, b) for t, a, b in zip(tasks, *both, strict=True) if a.size and b.size]
+        for task, mine, their in there:
             low, high = stats.bootstrap(gap, mine[:, None], their[:, None], times=TIMES)
             means = (number(mine.mean()), number(their.mean()))
             difference = f"{number(mine.mean() - their.mean())} {between(low, high)}"
-            rows.append((task, what, *means, difference, f"{len(mine)}, {len(their)}"))
-        verdicts.append(verdict(both[0], both[1], args.alpha / count / 2))
+            said = verdict([mine], [their], alpha)
+            counts = f"{len(mine)}, {len(their)}"
+            rows.append((task, what, *means, difference, counts, said))
+            words.append(said)
+        if len(there) > 1:
+            mine, their = ([row[i] for row in there] for i in (1, 2))
+            words.append(said := verdict(mine, their, alpha))
+            rows.append(("all", what, "", "", "", "", said))
     note = (
-        "Score: the last evaluation; curve: the mean of those on the way. 95% bootstrap intervals."
+        "Score: the last evaluation; curve: the mean of those on the way. 95% bootstrap intervals. "
+        f"The chance that any word is false is {args.alpha:.0%} at the most (permutation tests)."
     )
-    head = ("task", "of", "A", "B", "A - B", "seeds")
-    return [Table("Difference", head, rows, note)], together(verdicts)
-
-
-def latest(results: Sequence[Result]) -> list[Result]:
-    """One result for each task and seed; what is left of their configuration is not compared."""
-    return list({(r.task, r.seed): r for r in results}.values())
+    head = ("task", "of", "A", "B", "A - B", "seeds", "A is")
+    return Table("Difference", head, rows, note), together(words)
 
 
 def final(last: int) -> Callable[[Result], float]:
@@ -134,23 +142,22 @@ def gap(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
 
 def verdict(ours: list[np.ndarray], theirs: list[np.ndarray], alpha: float) -> str:
     """Of all tasks together, each in units of the spread of its runs on both sides."""
-    both = [(a, b) for a, b in zip(ours, theirs, strict=True) if a.size and b.size]
-    if not both:
-        return ""
-    if all(len(a) == len(b) and np.allclose(a, b, rtol=1e-5, atol=1e-3) for a, b in both):
-        return "the same"
-    least = [min(len(side[i]) for side in both) for i in (0, 1)]
+    both = list(zip(ours, theirs, strict=True))
+    if all(len(a) == len(b) and np.allclose(a, b, rtol=1e-5, atol=0) for a, b in both):
+        return SAME
+    least = [min(len(pair[i]) for pair in both) for i in (0, 1)]
+    if 2 / math.comb(sum(least), least[0]) ** len(both) > alpha:
+        return FEW
     units = [np.std(np.concatenate(pair)) or 1.0 for pair in both]
     mine, their = (
         np.array([pair[i][: least[i]] / unit for pair, unit in zip(both, units, strict=True)]).T
         for i in (0, 1)
     )
     if stats.chance_of_difference(mine, their) > alpha:
-        return "not told apart"
-    return "better" if mine.mean() > their.mean() else "worse"
+        return OPEN
+    return BETTER if mine.mean() > their.mean() else WORSE
 
 
-def together(verdicts: Sequence[str]) -> str:
-    """One word of two: worse weighs most."""
-    order = ("worse", "better", "not told apart", "the same")
-    return next((word for word in order if word in verdicts), "not told apart")
+def together(words: Sequence[str]) -> str:
+    """One word of several: worse weighs most; too few seeds only where they are for all."""
+    return next((word for word in (WORSE, BETTER, OPEN, FEW) if word in words), SAME)

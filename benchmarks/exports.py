@@ -1,10 +1,8 @@
 """Results in the layouts of others: CSV, Open RL Benchmark's tables, unifloral's files."""
 
 import csv as comma
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -42,7 +40,7 @@ def openrlbenchmark(out: Path, scores: Scores) -> None:
     for name, cell in cells.items():
         rows = [["", *scores.agents]]
         rows += [[task, *(cell(task, agent) for agent in scores.agents)] for task in scores.tasks]
-        lines = [f"| {' | '.join(row)} |" for row in rows]
+        lines = ["| " + " | ".join(x.replace("|", "\\|") for x in row) + " |" for row in rows]
         lines.insert(1, "|:---" * len(rows[0]) + "|")
         (out / f"{name}.md").write_text("\n".join(lines) + "\n")
         with (out / f"{name}.csv").open("w", newline="") as file:
@@ -59,19 +57,21 @@ def _minutes(scores: Scores, task: str, agent: str) -> str:
 
 
 def unifloral(out: Path, scores: Scores) -> None:
-    """final_returns/AGENT_TASK_TIME.npz of each run, as its evaluation of policies reads them."""
+    """final_returns/AGENT_TASK_TIME.npz of each run, as its evaluation.py reads them: no pickle."""
     folder = out / "final_returns"
     folder.mkdir(parents=True, exist_ok=True)
     for (task, agent), runs in scores.runs.items():
         for run in runs:
             returns = np.array(run.final)
             values = 100 * scores.scaled(task, returns)
-            when = str(run.about.get("started", "unknown")).replace(":", "-")
-            args: Any = json.dumps({"algorithm": agent, "dataset": task, "seed": run.seed})
+            when = str(run.about.get("started") or "1970-01-01T00:00:00Z")
+            when = when.rstrip("Z").replace(":", "-").replace("T", "_")
+            name = f"{agent}_{task}_{when}-{run.seed}.npz".replace("/", "-")
             np.savez(
-                folder / f"{agent}_{task}_{when}-seed{run.seed}.npz", final_returns=returns,
-                final_scores=values, means=values.mean(keepdims=True),
-                stds=values.std(keepdims=True), args=args,
+                folder / name, final_returns=returns, final_scores=values,
+                final_returns_mean=returns.mean(), final_returns_std=returns.std(),
+                final_scores_mean=values.mean(), final_scores_std=values.std(),
+                seed=np.array(run.seed),
             )  # fmt: skip
 
 

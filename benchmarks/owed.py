@@ -65,8 +65,6 @@ def main(args: Args) -> None:
         told = {name: getattr(args, name) for name in ("what", "takes", "bar", "command")}
         if lacking := [name for name, value in told.items() if not value]:
             raise ValueError(f"owed add takes --{lacking[0]} too.")
-        if any("\n" in x for x in (args.what, args.takes, args.bar, *args.command)):
-            raise ValueError("What is owed is told in single lines.")
         today = datetime.date.today().isoformat()
         entries.append(Owed(args.what, today, args.takes, args.bar, args.command, args.note))
         write(args.file, entries)
@@ -82,19 +80,38 @@ def main(args: Args) -> None:
 
 
 def read(path: Path) -> list[Owed]:
-    """The entries of a file, in its order, which is that of their dates."""
-    text = path.read_text() if path.exists() else ""
-    found = [Owed(m["what"], m["since"], m["takes"], m["bar"], tuple(m["commands"].splitlines()),
-                  (m["note"] or "").strip()) for m in ENTRY.finditer(text)]  # fmt: skip
-    if len(found) != text.count("\n## "):
+    """The entries of a file; ValueError where it is not as `text_of` writes them."""
+    text = path.read_text() if path.exists() else text_of([])
+    found = parsed(text)
+    if (again := text_of(found)) != text:
         known = {entry.what for entry in found}
-        lost = [x for x in re.findall(r"\n## \d+\. (.+)", text) if x not in known] or ["one"]
-        raise ValueError(f"{path}: the entry {lost[0]!r} is not as this command writes them.")
+        heads = [line for line in text.split("\n") if line[:3] == "## "]
+        titles = [m[1] if (m := re.fullmatch(r"## \d+\. (.+)", x)) else "one" for x in heads]
+        lost = next((title for title in titles if title not in known), "")
+        lines = zip(again.split("\n"), text.split("\n"), strict=False)
+        number = next((i for i, (a, b) in enumerate(lines, 1) if a != b), again.count("\n") + 1)
+        where = f"the entry {lost!r}" if lost else f"line {number}"
+        raise ValueError(f"{path}: {where} is not as this command writes it: mend it by hand.")
     return found
 
 
-def write(path: Path, entries: Sequence[Owed]) -> None:
-    """The file anew, oldest first."""
+def parsed(text: str) -> list[Owed]:
+    return [
+        Owed(m["what"], m["since"], m["takes"], m["bar"], tuple(m["commands"].split("\n")[:-1]),
+             (m["note"] or "").removesuffix("\n"))
+        for m in ENTRY.finditer(text)
+    ]  # fmt: skip
+
+
+def text_of(entries: Sequence[Owed]) -> str:
+    """The file, oldest first."""
     ranked = sorted(entries, key=lambda entry: entry.since)
-    parts = [entry.text(number) for number, entry in enumerate(ranked, 1)]
-    runs.write(path, "\n".join([HEAD, *parts]).encode())
+    return "\n".join([HEAD, *(entry.text(i) for i, entry in enumerate(ranked, 1))])
+
+
+def write(path: Path, entries: Sequence[Owed]) -> None:
+    """The file anew; ValueError before that if it could not be read again."""
+    text = text_of(entries)
+    if parsed(text) != sorted(entries, key=lambda entry: entry.since):
+        raise ValueError("What is owed is told in single lines that are not empty, without '## '.")
+    runs.write(path, text.encode())

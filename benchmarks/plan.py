@@ -95,13 +95,15 @@ def look(unit: Unit) -> tuple[State, str]:
 def found(out: Path) -> tuple[State, str]:
     """The same of a run's directory that no other process has claimed."""
     if not (out / "manifest.json").exists():
-        rest = [path.name for path in out.glob("*") if not _passing(path)]
+        rest = sorted(path.name for path in out.glob("*") if not _passing(path))
         return ("damaged", f"{out} has {rest[0]} and no manifest.json.") if rest else ("new", "")
     try:
         facts = runs.read_manifest(out)
         check(out, facts)
     except (ValueError, OSError) as error:
         return "damaged", str(error)
+    except (TypeError, AttributeError, KeyError) as error:  # no facts of a run, or edited
+        return "damaged", f"{out / 'manifest.json'} is damaged: {error!r}."
     return ("done" if runs.finished(facts) else "begun"), str(facts.get("status"))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 import matplotlib as mpl
+import numpy as np
 import tyro
 from matplotlib.figure import Figure
 
@@ -50,9 +51,12 @@ class Args:
 def main(args: Args) -> None:
     if not args.what:
         raise ValueError(f"Report on what? A suite ({', '.join(suite.names())}), or directories.")
+    if args.last < 1:
+        raise ValueError(f"--last is {args.last}; it needs at least 1.")
     if unknown := set(args.export) - exports.LAYOUTS.keys():
         raise ValueError(f"--export {unknown.pop()}: it takes {' and '.join(exports.LAYOUTS)}.")
     named, found = gather(args)
+    found = judged(found, named.last if named else args.last)
     for path, why in found.left_out:
         print(f"left out {path}: {why}")
     if not found.results:
@@ -81,7 +85,7 @@ def main(args: Args) -> None:
     for layout in args.export:
         exports.LAYOUTS[layout](out / layout, scores)
     if args.records:
-        collect.write(args.records, found.results)
+        collect.write(args.records, found.results, instead=bool(named))
     print("\n\n".join(table.markdown() for table in parts[:4]))
     print(f"\npage     {out / 'index.html'}")
 
@@ -96,6 +100,18 @@ def gather(args: Args) -> tuple[Suite | None, Collected]:
     return named, gathered(named, args.runs, [kept] if kept.exists() else [])
 
 
+def judged(found: Collected, last: int) -> Collected:
+    """The runs that have a score, the others being left out."""
+    kept, others = [], list(found.left_out)
+    for result in found.results:
+        if np.isfinite(result.score(last)):
+            kept.append(result)
+        else:
+            where = Path(result.task, result.agent, f"seed_{result.seed}")
+            others.append((where, f"has no score: of its last {last} evaluations one is missing"))
+    return Collected(kept, others)
+
+
 def contents(
     scores: Scores, found: Collected, pairs: Sequence[Pair], adastop: AdaStop
 ) -> list[Table]:
@@ -103,7 +119,7 @@ def contents(
     made = [
         tables.returns(scores), tables.aggregates(scores), tables.comparisons(scores, pairs),
         tables.decisions(scores, pairs, adastop), tables.runtimes(scores),
-        tables.provenance(found.results), tables.configurations(found.results),
+        tables.provenance(scores), tables.configurations(scores),
     ]  # fmt: skip
     return [table for table in made if table.rows]
 

@@ -10,6 +10,7 @@ import numpy as np
 from benchmarks.collect import Collected, Result, collect
 from benchmarks.plan import Arm
 from benchmarks.suite import Suite, pairs_of, published, resolve, steps_of
+from rl import manifest
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,11 @@ class Scores:
         agents = tuple(agents)
         return tuple(t for t in self.tasks if all(self.runs.get((t, agent)) for agent in agents))
 
+    def is_published(self, agent: str) -> bool:
+        """Whether others ran it: all that is known of it is its returns."""
+        own = [r for (_, name), found in self.runs.items() if name == agent for r in found]
+        return not any(run.about or run.config or run.took for run in own)
+
     def steps(self, agent: str) -> int:
         """Environment steps of its runs."""
         runs = [r for (_, name), found in self.runs.items() if name == agent for r in found]
@@ -71,12 +77,9 @@ def gathered(suite: Suite, where: Path, records: Sequence[Path] = ()) -> Collect
 def score(results: Iterable[Result], suite: Suite | None, last: int = 1) -> Scores:
     """Results by task and agent, those of a suite in its order and with its ranges."""
     runs: dict[Arm, list[Result]] = {}
-    for result in results:
+    for result in results if suite else ():
         runs.setdefault(result.arm, []).append(result)
-    if not suite:
-        runs = {
-            arm: found for named, own in runs.items() for arm, found in _apart(named, own).items()
-        }
+    runs = runs or _apart(list(results))
     tasks, agents = (tuple(dict.fromkeys(arm[i] for arm in sorted(runs))) for i in (0, 1))
     ranges: dict[str, tuple[float, float]] = {}
     if suite:
@@ -87,22 +90,33 @@ def score(results: Iterable[Result], suite: Suite | None, last: int = 1) -> Scor
         runs |= {arm: _published(suite, *arm) for arm in product(tasks, known)}
         agents = tuple(name for name in suite.agents if name in (*agents, *known))
         ranges = {name: task.range for name, task in suite.tasks.items() if task.range}
-    made = Scores(
-        tasks, agents, {arm: tuple(sorted(own, key=lambda r: r.seed)) for arm, own in runs.items()},
-        {}, all(task in ranges for task in tasks), last,
-    )  # fmt: skip
+    order = [arm for arm in product(tasks, agents) if runs.get(arm)]
+    ranked = {arm: tuple(sorted(runs[arm], key=lambda r: r.seed)) for arm in order}
+    made = Scores(tasks, agents, ranked, {}, all(task in ranges for task in tasks), last)
     return replace(made, ranges={task: ranges.get(task) or _spread(made, task) for task in tasks})
 
 
-def _apart(arm: Arm, results: list[Result]) -> dict[Arm, list[Result]]:
-    """Runs of one task and agent by their configurations, where there are several."""
-    kinds = sorted({result.identity for result in results})
-    if len(kinds) == 1:
-        return {arm: results}
-    return {
-        (arm[0], f"{arm[1]}@{kind[:6]}"): [r for r in results if r.identity == kind]
-        for kind in kinds
-    }
+def _apart(results: Sequence[Result]) -> dict[Arm, list[Result]]:
+    """Results by task and agent, agents with several settings on a task being several agents."""
+    settings = {result.identity: _setting(result) for result in results}
+    kinds: dict[Arm, set[str]] = {}
+    for result in results:
+        kinds.setdefault(result.arm, set()).add(result.identity)
+    several = {agent for (_, agent), own in kinds.items() if len(own) > 1}
+    runs: dict[Arm, list[Result]] = {}
+    for result in results:
+        name, mine = result.agent, settings[result.identity]
+        if name in several:  # by what is not the task's, so that it has one name on every task
+            alike = [x for x in kinds[result.arm] if settings[x] == mine]
+            name += f"@{(mine if len(alike) == 1 else result.identity)[:6]}"
+        runs.setdefault((result.task, name), []).append(result)
+    return runs
+
+
+def _setting(result: Result) -> str:
+    """The hash of a configuration but for its task."""
+    own = {k: v for k, v in result.config.items() if k not in ("env", "env_name")}
+    return manifest.identity(own)
 
 
 def _published(suite: Suite, task: str, name: str) -> list[Result]:

@@ -5,6 +5,7 @@ from fresh ones, for what was chosen is better than it would be by chance alone.
 """
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -67,12 +68,16 @@ def trials(base: Suite, args: Args) -> Suite:
     agent = base.agents[args.agent]
     made = {OWN: agent}
     for setting in settings(args):
-        name = ",".join(f"{flag}={value}" for flag, value in setting.items())
-        made[name] = replace(agent, flags=agent.flags | setting)
+        told = ",".join(f"{flag}={value}" for flag, value in setting.items())
+        switches = {"true": True, "false": False}
+        flags = {flag: switches.get(value.lower(), value) for flag, value in setting.items()}
+        flags = agent.flags | dict(suite.flat(flags, "--over"))
+        made[re.sub(r"[^\w.,=+-]", "-", told)] = replace(agent, flags=flags)
     about = f"Settings of {args.agent} on {base.name}."
     tasks = {name: task for name, task in base.tasks.items() if name in args.only or not args.only}
-    if not tasks:
-        raise ValueError(f"--only {args.only[0]}: suite {base.name} has no such task.")
+    for name in args.only:
+        if name not in base.tasks:
+            raise ValueError(f"--only {name}: suite {base.name} has no such task.")
     name = f"{base.name}-search-{args.agent}"
     return replace(base, name=name, about=about, tasks=tasks, agents=made, pairs=())
 

@@ -97,7 +97,7 @@ def _filled(kind: type, table: Any, where: str) -> Any:
 
 def _value(hint: Any, value: Any, where: str) -> Any:
     if hint == Flags:
-        return dict(_flat(value, where))
+        return dict(flat(value, where))
     if hint is AdaStop:
         return _filled(AdaStop, value, where)
     if getattr(hint, "__origin__", None) is dict:
@@ -116,13 +116,13 @@ def _tuples(value: Any) -> Any:
     return tuple(_tuples(x) for x in value) if isinstance(value, list) else value
 
 
-def _flat(flags: Any, where: str, above: str = "") -> Iterator[tuple[str, Any]]:
+def flat(flags: Any, where: str, above: str = "") -> Iterator[tuple[str, Any]]:
     """Flags by their dotted names, be they nested tables or not."""
     if not isinstance(flags, dict):
         raise ValueError(f"{where} takes a table, not {flags!r}.")
     for name, value in flags.items():
         if isinstance(value, dict):
-            yield from _flat(value, where, f"{above}{name}.")
+            yield from flat(value, where, f"{above}{name}.")
         elif above + name.replace("-", "_") in OWN:
             raise ValueError(f"{where}: {name} is not a suite's to set here.")
         else:

@@ -111,7 +111,7 @@ def aggregates(scores: Scores) -> Table:
         rows.append((agent, f"{scores.steps(agent):,}", str(len(found)), *cells))
     unit = "the ranges of the suite" if scores.ranged else "the least and greatest return of a run"
     note = (
-        f"Over {len(tasks)} tasks in units of {unit}, with stratified 95% bootstrap intervals; of "
+        f"Over {', '.join(tasks)}, in units of {unit}, with stratified 95% bootstrap intervals; of "
         "each task as many seeds as of the one that has fewest."
     )
     return Table("Over all tasks", ("agent", "steps", "seeds", *AGGREGATES), rows, note)
@@ -193,26 +193,28 @@ def runtimes(scores: Scores) -> Table:
     return Table("Time", head, rows, "Medians over seeds, as the runs were made, others beside.")
 
 
-def provenance(results: Sequence[Result]) -> Table:
+def provenance(scores: Scores) -> Table:
     """Where runs come from: a line for each combination of commit, machine and versions."""
     kinds: dict[tuple[str, ...], list[Result]] = {}
-    for result in results:
+    for agent, result in [(arm[1], run) for arm, own in scores.runs.items() for run in own]:
+        if scores.is_published(agent):
+            continue
         git, machine = result.about.get("git") or {}, result.about.get("machine") or {}
         commit = (git.get("commit") or "unknown")[:10] + (" changed" if git.get("dirty") else "")
         where = f"{machine.get('cpu', 'unknown')} x {machine.get('usable_cores', '?')}"
         packages = result.about.get("packages") or {}
         versions = ", ".join(f"{x} {packages[x]}" for x in ("jax", "mujoco") if x in packages)
-        kinds.setdefault((result.agent, commit, where, versions), []).append(result)
+        kinds.setdefault((agent, commit, where, versions), []).append(result)
     rows = [(*kind, str(len(own))) for kind, own in sorted(kinds.items())]
     return Table("Provenance", ("agent", "commit", "machine", "versions", "runs"), rows)
 
 
-def configurations(results: Sequence[Result]) -> Table:
+def configurations(scores: Scores) -> Table:
     """The settings in which agents differ; of a run of each on one task."""
     first: dict[str, dict[str, Any]] = {}
-    for result in results:
-        if result.config:
-            first.setdefault(result.agent, dict(flat(result.config)))
+    for (_, agent), own in scores.runs.items():
+        if own[0].config:
+            first.setdefault(agent, dict(flat(own[0].config)))
     names = sorted({name for config in first.values() for name in config})
     own = ("env", "seed", "out", "resume")
     rows = []

@@ -91,9 +91,10 @@ def chance_of_difference(
     is drawn anew, each task apart.
     """
     both, count, rng = np.concatenate([ours, theirs]), len(ours), np.random.default_rng(seed)
-    each, found = max(1, MOST // both.size), [abs(ours.mean() - theirs.mean())]
+    both = both - both.mean(0)  # whose rounding is of the scores' spread and not of their size
+    each, found = max(1, MOST // both.size), [abs(both[:count].mean() - both[count:].mean())]
     for done in range(0, times, each):
         drawn = np.broadcast_to(both, (min(each, times - done), *both.shape))
         drawn = rng.permuted(drawn, axis=1)
         found += list(np.abs(drawn[:, :count].mean((1, 2)) - drawn[:, count:].mean((1, 2))))
-    return float(np.mean(np.array(found) >= found[0] - 1e-12))
+    return float(np.mean(np.array(found) >= found[0] * (1 - 1e-9)))  # rounding aside

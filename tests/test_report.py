@@ -1,7 +1,6 @@
 """Reports: every number against arithmetic of its own on the run directories, and the page."""
 
 import csv
-import json
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -13,7 +12,8 @@ import pytest
 from scipy.stats import trim_mean
 
 from benchmarks import collect, exports, figures, report, run, scores
-from tests.test_compare import made, told
+from tests.test_compare import made
+from tests.test_search import told
 
 TINY = """
 about = "A toy & <its> bonus."
@@ -212,15 +212,15 @@ def test_the_layouts_of_others_hold_the_same(nasty: Path) -> None:
     means = {agent: [np.mean(final) for _, final in own.values()] for agent, own in runs.items()}
     low, *_, high = sorted(np.concatenate([*means.values()]))
     for path in (files := list((nasty / "unifloral/final_returns").glob("*.npz"))):
-        with np.load(path) as told_there:
-            args, found = json.loads(str(told_there["args"])), dict(told_there)
-        assert args["dataset"] == NASTY[0]
-        final = runs[args["algorithm"]].pop(args["seed"])[1]
-        units = 100 * (np.array(final) - low) / (high - low)
-        np.testing.assert_allclose(found["final_returns"], final, rtol=1e-12)
-        np.testing.assert_allclose(found["final_scores"], units, atol=1e-9)
-        np.testing.assert_allclose(found["means"], [units.mean()], atol=1e-9)
-        np.testing.assert_allclose(found["stds"], [units.std()], atol=1e-9)
+        agent, found = next(x for x in runs if path.name.startswith(x)), np.load(path)
+        when = re.search(r"_(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)", path.name)[1]  # evaluation.py's
+        assert path.name.startswith(f"{agent}_{NASTY[0]}_{when}-{found['seed']}")
+        final = np.array(runs[agent].pop(int(found["seed"]))[1])
+        units = 100 * (final - low) / (high - low)
+        for name, x in (("final_returns", final), ("final_scores", units)):
+            np.testing.assert_allclose(found[name], x, atol=1e-9)
+            np.testing.assert_allclose(found[f"{name}_mean"], x.mean(), atol=1e-9)
+            np.testing.assert_allclose(found[f"{name}_std"], x.std(), atol=1e-9)
     assert (len(files), [*runs.values()]) == (8, [{}, {}])
     for name, cells in {
         "result_table": [f"{np.mean(x):.2f} ± {np.std(x):.2f}" for x in means.values()],
@@ -241,7 +241,7 @@ def test_what_cannot_be_reported_on_is_refused(tmp_path: Path) -> None:
     here, none = (str(tmp_path),), tmp_path / "out"
     for args, why in [
         (report.Args(()), "Report on what"), (report.Args(("x",)), "There is no suite x"),
-        (report.Args(here, out=none), "Nothing that is done was found"),
+        (report.Args(here, out=none), "Nothing that is done"), (report.Args(here, last=0), "is 0"),
         (report.Args(here, out=none, export=("x",)), "--export x: it takes"),
     ]:  # fmt: skip
         with pytest.raises(ValueError, match=why):

@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,17 +38,29 @@ def args(tmp_path: Path) -> search.Args:
     )  # fmt: skip
 
 
-def units(where: Path) -> dict[str, dict[int, list[float]]]:
-    """Scores by setting and seed, of both tasks, read without the code under test."""
-    found: dict[str, dict[int, list[float]]] = {}
+def told(where: Path) -> dict[tuple[str, str], dict[int, tuple[list[float], list[float]]]]:
+    """Curves and finals by task, agent and seed, read without the code under test."""
+    found: dict[tuple[str, str], Any] = {}
     for path in sorted(where.rglob("manifest.json")):
-        task, setting = path.parts[-5:-3]
+        facts = json.loads(path.read_text())
+        arm = facts["env"], facts["algorithm"]
+        if path.parts[-3] == facts["config_sha256"][:10]:
+            arm = path.parts[-5], path.parts[-4]
         rows = [json.loads(x) for x in (path.parent / "evals.jsonl").read_text().splitlines()]
+        for i, seed in enumerate(facts["seeds"]):
+            curve = [float(np.atleast_1d(row["eval_return"])[i]) for row in rows]
+            found.setdefault(arm, {})[seed] = curve, facts["eval_returns"][i]
+    return {arm: dict(sorted(own.items())) for arm, own in found.items()}
+
+
+def units(where: Path) -> dict[str, dict[int, list[float]]]:
+    """Scores by setting and seed, of both tasks."""
+    found: dict[str, dict[int, list[float]]] = {}
+    for (task, setting), runs in told(where).items():
         low, high = RANGES[task]
-        for seed in json.loads(path.read_text())["seeds"]:
-            value = np.mean([row["eval_return"] for row in rows[-2:]])
+        for seed, (curve, _) in runs.items():
             own = found.setdefault(setting, {}).setdefault(seed, [])
-            own.append((value - low) / (high - low))
+            own.append((np.mean(curve[-2:]) - low) / (high - low))
     return found
 
 
@@ -171,9 +184,10 @@ def test_an_older_configuration_is_told_apart_or_left_out(args: search.Args) -> 
         (task, 0, 2.0) for task in RANGES
     }
     assert not any(r.final == (77.0,) for r in found.results)  # a run rather than its record
-    folders = {path.parts[-3:-1] for path, _ in found.left_out}
+    folders = {path.parts[-3:-1] for path, why in found.left_out if why.startswith("is of")}
     assert {why for _, why in found.left_out} == {
-        "is of another configuration than the suite has now"
+        "is of another configuration than the suite has now",
+        "is there twice: the later one counts",
     }
     assert folders == {(task, "toy") for task in RANGES}
     apart = scores.score(reversed(collect([args.runs]).results), None)
