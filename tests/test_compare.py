@@ -219,10 +219,9 @@ def test_records_stand_for_their_directories(tmp_path: Path) -> None:
     lines, said = kept.read_text().splitlines(), tables(there)
     assert (len(lines), len(said)) == (16, 7)
     assert tables(collect.collect([kept]).results) == said
+    odd, own = tmp_path / "odd", ([[1.23456789]], [[2.3456789]], (7,))
     for name in "xy":
-        made(
-            tmp_path / "odd" / name, [[1.23456789]], [[2.3456789]], (7,), algorithm=name, env="one"
-        )
+        made(odd / name, *own, algorithm=name, env="one")
     for _ in range(2):  # in the place of itself, beside those that are there
         collect.write(kept, [*collect.collect([odd]).results, *there[:3]])
         rows = kept.read_text().splitlines()
