@@ -1,12 +1,12 @@
 """What `python -m benchmarks family` judges in: a file of benchmarks/families, checked."""
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.suite import toml
 from envs.variant import Variant
 from rl import manifest
 
@@ -54,10 +54,7 @@ def read(name: str) -> Family:
     if not path.is_file():
         known = ", ".join(sorted(x.stem for x in FAMILIES.glob("*.toml")))
         raise ValueError(f"There is no family {name}: {known}, or a path of a .toml.")
-    try:
-        table = tomllib.loads(path.read_text())
-    except ValueError as error:  # of TOML or of UTF-8
-        raise ValueError(f"{path} is no TOML: {error}.") from error
+    table = toml(path)
     if unknown := sorted(table.keys() - KEYS.keys()):
         raise ValueError(f"{path} has no setting {unknown[0]}; it has {', '.join(KEYS)}.")
     for key, kind in KEYS.items():

@@ -156,11 +156,15 @@ class Processes:
         self._running.append((unit, start(unit, self.threads)))
 
     def poll(self) -> list[Ended]:
-        codes = [
-            (unit, process, process.poll() if process else 0) for unit, process in self._running
-        ]
-        self._running = [(unit, process) for unit, process, code in codes if code is None]
-        return [Ended(unit, code) for unit, _, code in codes if code is not None]
+        running, ended = [], []
+        for unit, process in self._running:
+            code = process.poll() if process else 0
+            if code is None:
+                running.append((unit, process))
+            else:
+                ended.append(Ended(unit, code))
+        self._running = running
+        return ended
 
     def cancel(self) -> None:
         end([process for _, process in self._running if process])
@@ -198,12 +202,8 @@ class Cluster:
         )  # fmt: skip
         self.jobs = jobs or max(int(ray.cluster_resources().get("CPU", 1)) // threads, 1)
         self.threads, self._ray = threads, ray
-        about: dict[str, Any] = {
-            "num_cpus": threads,
-            "memory": int(memory_gb * 1e9),
-            "max_retries": 0,
-        }
-        self._task = ray.remote(**about)(carry_out)
+        needs: dict[str, Any] = {"num_cpus": threads, "memory": int(memory_gb * 1e9)}
+        self._task = ray.remote(max_retries=0, **needs)(carry_out)
         self._running: dict[Any, Unit] = {}
 
     def submit(self, unit: Unit) -> None:
@@ -211,10 +211,10 @@ class Cluster:
         self._running[self._task.remote(there, self.threads)] = unit
 
     def poll(self) -> list[Ended]:
-        ended, waiting = [], list(self._running)
-        done, _ = (
-            self._ray.wait(waiting, num_returns=len(waiting), timeout=0) if waiting else ([], 0)
-        )
+        if not self._running:
+            return []
+        ended, refs = [], list(self._running)
+        done, _ = self._ray.wait(refs, num_returns=len(refs), timeout=0)
         for ref in done:
             try:
                 code = self._ray.get(ref)

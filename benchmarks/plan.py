@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple
 from benchmarks.suite import Suite, resolve, steps_of
 from rl import manifest, runs
 
-# new: to begin; begun: to go on with; held: another process makes it; damaged: to be looked at
 Arm = tuple[str, str]  # a task and an agent
+# new: to begin; begun: to go on with; held: another process makes it; damaged: to be looked at
 State = Literal["new", "begun", "held", "done", "damaged"]
 
 

@@ -44,27 +44,28 @@ def main(args: Args) -> None:
     suite = suites.read(args.suite)
     if args.seeds < 0:
         raise ValueError(f"--seeds is {args.seeds}; it takes a count, or 0 for the suite's.")
-    carry_out(args, suite, lambda: arms(suite, args))
+    progress = carry_out(args, suite, lambda: arms(suite, args))
+    if not args.dry_run:
+        conclude(progress)
 
 
-def carry_out(args: Args, suite: Suite, wanted: Callable[[], Wanted]) -> None:
-    """Make what is wanted, or show what would be made; SystemExit where a run failed."""
+def carry_out(args: Args, suite: Suite, wanted: Callable[[], Wanted]) -> Progress:
+    """Make what is wanted, or show what would be made."""
     if args.jobs < 0 or args.retries < 0:
         raise ValueError("--jobs and --retries take no number below 0.")
-    jobs, rates = args.jobs or room(suite, args), Rates(suite)
-    before = begin(units(suite, wanted(), args.runs))
-    for unit in before.done:
-        rates.learn(unit)
+    jobs, before = args.jobs or room(suite, args), begin(units(suite, wanted(), args.runs))
+    rates = Rates(suite, before.done)
     print(planned(suite, before, rates, jobs), flush=True)
     if args.dry_run:
-        return
+        return before
     if any(unit.is_foreign for unit in (*before.waiting, *before.elsewhere)):
         Python(str(args.peers), SBX, "--peers").versions()  # before anything runs: is it there?
         os.environ["SPEED_PEERS"] = os.path.abspath(args.peers)
     engine = engine_of(args, suite, jobs)
     with Watch(suite, rates, engine.jobs) as watch:
-        done = sweep(suite, args.runs, engine, wanted=wanted, show=watch.show, retries=args.retries)
-    conclude(done)
+        return sweep(
+            suite, args.runs, engine, before, wanted=wanted, show=watch.show, retries=args.retries
+        )
 
 
 def arms(suite: Suite, args: Args) -> Wanted:
@@ -102,8 +103,9 @@ def engine_of(args: Args, suite: Suite, jobs: int) -> Engine:
             return Cluster(jobs, suite.threads, suite.memory_gb, args.address)
 
 
-def conclude(progress: Progress) -> None:
+def conclude(*parts: Progress) -> None:
     """Say what failed and where to look; the exit status tells it too."""
-    if progress.failed:
-        lines = [f"  {unit.name}: {why}" for unit, why in progress.failed.items()]
-        sys.exit("\n".join([f"{len(lines)} of {len(progress.units)} runs failed:", *lines]))
+    lines = [f"  {unit.name}: {why}" for part in parts for unit, why in part.failed.items()]
+    if lines:
+        count = sum(len(part.units) for part in parts)
+        sys.exit("\n".join([f"{len(lines)} of {count} runs failed:", *lines]))

@@ -4,7 +4,6 @@ Every combination, or as many random ones, learns from a few seeds; the best of 
 from fresh ones, for what was chosen is better than it would be by chance alone.
 """
 
-import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ import numpy as np
 from benchmarks import run, suite
 from benchmarks.scores import Scores, gathered, score
 from benchmarks.suite import Suite
+from benchmarks.sweep import Progress
 from benchmarks.tables import TIMES, Table, between, number
 from rl import runs as files
 from rl import stats
@@ -43,24 +43,31 @@ def main(args: Args) -> None:
         raise ValueError("A search takes at least 1 of --seeds and --fresh, and no --stop.")
     trial = trials(base, args)
     suite.check(trial, f"--over of {args.agent}")
+    parts: list[Progress] = []
 
     def make(agents: Iterable[str], seeds: range) -> Scores:
-        """The scores of these seeds, once they are there."""
+        """The scores of these seeds, once they are there; a setting may fail."""
         wanted = dict.fromkeys(product(trial.tasks, agents), seeds)
-        run.carry_out(args, trial, lambda: wanted)
+        parts.append(run.carry_out(args, trial, lambda: wanted))
         found = gathered(trial, args.runs).results
         return score([r for r in found if r.seed in seeds and r.agent in agents], trial)
 
     first = make(trial.agents, range(args.seeds))
     if args.dry_run:
         return
-    ranked = sorted(first.agents, key=lambda agent: -mean(first, agent))
+    whole = [agent for agent in trial.agents if is_whole(first, agent, trial, args.seeds)]
+    if not whole:
+        run.conclude(*parts)
+    rank = {agent: mean(first, agent) if agent in whole else -np.inf for agent in trial.agents}
+    ranked = sorted(rank, key=lambda agent: -rank[agent])
     print(f"\nthe best is {ranked[0]}; again, from fresh seeds", flush=True)
     again = make({ranked[0]: 0, OWN: 0}, range(args.seeds, args.seeds + args.fresh))
-    text = told(first, again, ranked).markdown() + "\n"
+    again = replace(again, ranges=again.ranges | first.ranges)  # where the suite has none
+    text = table(first, again, ranked).markdown() + "\n"
     path = args.runs / trial.name / "search.md"
     files.write(path, text.encode())
     print(f"\n{text}\nsearch   {path}")
+    run.conclude(*parts)
 
 
 def trials(base: Suite, args: Args) -> Suite:
@@ -68,11 +75,11 @@ def trials(base: Suite, args: Args) -> Suite:
     agent = base.agents[args.agent]
     made = {OWN: agent}
     for setting in settings(args):
-        told = ",".join(f"{flag}={value}" for flag, value in setting.items())
+        name = ",".join(f"{flag}={value}" for flag, value in setting.items())
         switches = {"true": True, "false": False}
         flags = {flag: switches.get(value.lower(), value) for flag, value in setting.items()}
-        flags = agent.flags | dict(suite.flat(flags, "--over"))
-        made[re.sub(r"[^\w.,=+-]", "-", told)] = replace(agent, flags=flags)
+        flags = agent.flags | suite.settings(flags, "--over")
+        made[re.sub(r"[^\w.,=+-]", "-", name)] = replace(agent, flags=flags)
     about = f"Settings of {args.agent} on {base.name}."
     tasks = {name: task for name, task in base.tasks.items() if name in args.only or not args.only}
     for name in args.only:
@@ -115,20 +122,23 @@ def draw(what: str, values: str, rng: np.random.Generator) -> str:
         raise ValueError(
             f"--over {what}: a range is LOW..HIGH, or LOW..HIGH:log above 0."
         ) from error
-    if all(end.lstrip("-").isdigit() for end in ends.split("..")) and not scale:
+    is_whole = all(end.lstrip("-").isdigit() for end in ends.split(".."))
+    if is_whole and not scale:
         return str(rng.integers(int(low), int(high) + 1))
-    drawn = (
-        math.exp(rng.uniform(math.log(low), math.log(high))) if scale else rng.uniform(low, high)
-    )
-    return f"{drawn:.3g}"
+    drawn = np.exp(rng.uniform(*np.log([low, high]))) if scale else rng.uniform(low, high)
+    return f"{drawn:.0f}" if is_whole else f"{drawn:.3g}"
+
+
+def is_whole(scores: Scores, agent: str, trial: Suite, seeds: int) -> bool:
+    """Whether a setting has all its runs: one that fails on some seeds is none to choose."""
+    return all(len(scores.runs.get((task, agent), ())) == seeds for task in trial.tasks)
 
 
 def mean(scores: Scores, agent: str) -> float:
-    found = scores.normalised(agent, scores.common([agent]))
-    return float(found.mean()) if found.size else -np.inf
+    return float(scores.normalised(agent, scores.common([agent])).mean())
 
 
-def told(first: Scores, again: Scores, ranked: Sequence[str]) -> Table:
+def table(first: Scores, again: Scores, ranked: Sequence[str]) -> Table:
     """Every setting by its score, and on fresh seeds what was chosen and what was there before."""
     rows = []
     for agent in ranked:
@@ -136,7 +146,7 @@ def told(first: Scores, again: Scores, ranked: Sequence[str]) -> Table:
         for scores in (first, again):
             found = scores.normalised(agent, scores.common([agent]))
             if not found.size:
-                cells.append("")
+                cells.append("failed" if scores is first or agent in (ranked[0], OWN) else "")
                 continue
             low, high = stats.bootstrap(stats.mean, found, times=TIMES)
             cells.append(f"{number(found.mean())} {between(low, high)} ({len(found)})")

@@ -71,13 +71,17 @@ def read(name: str) -> Suite:
     path = Path(name) if name.endswith(".toml") else SUITES / f"{name}.toml"
     if not path.is_file():
         raise ValueError(f"There is no suite {name}: {', '.join(names())}, or a path of a .toml.")
-    try:
-        table = tomllib.loads(path.read_text())
-    except ValueError as error:  # of TOML or of UTF-8
-        raise ValueError(f"{path} is no TOML: {error}.") from error
-    suite = _filled(Suite, {"name": path.stem, **table}, str(path))
+    suite = _filled(Suite, {"name": path.stem, **toml(path)}, str(path))
     check(suite, str(path))
     return suite
+
+
+def toml(path: Path) -> dict[str, Any]:
+    """What a file of TOML has, or ValueError."""
+    try:
+        return tomllib.loads(path.read_text())
+    except ValueError as error:  # of TOML or of UTF-8
+        raise ValueError(f"{path} is no TOML: {error}.") from error
 
 
 def _filled(kind: type, table: Any, where: str) -> Any:
@@ -97,7 +101,7 @@ def _filled(kind: type, table: Any, where: str) -> Any:
 
 def _value(hint: Any, value: Any, where: str) -> Any:
     if hint == Flags:
-        return dict(flat(value, where))
+        return settings(value, where)
     if hint is AdaStop:
         return _filled(AdaStop, value, where)
     if getattr(hint, "__origin__", None) is dict:
@@ -116,17 +120,15 @@ def _tuples(value: Any) -> Any:
     return tuple(_tuples(x) for x in value) if isinstance(value, list) else value
 
 
-def flat(flags: Any, where: str, above: str = "") -> Iterator[tuple[str, Any]]:
+def settings(flags: Any, where: str) -> Flags:
     """Flags by their dotted names, be they nested tables or not."""
     if not isinstance(flags, dict):
         raise ValueError(f"{where} takes a table, not {flags!r}.")
-    for name, value in flags.items():
-        if isinstance(value, dict):
-            yield from flat(value, where, f"{above}{name}.")
-        elif above + name.replace("-", "_") in OWN:
+    found = dict(manifest.flat(flags))
+    for name in found:
+        if name.replace("-", "_") in OWN:
             raise ValueError(f"{where}: {name} is not a suite's to set here.")
-        else:
-            yield above + name, value
+    return found
 
 
 def check(suite: Suite, where: str) -> None:

@@ -63,15 +63,14 @@ def sweep(
     suite: Suite,
     where: Path,
     engine: Engine,
+    progress: Progress,
     *,
     wanted: Callable[[], Wanted],
     show: Callable[[Progress], None],
     retries: int,
 ) -> Progress:
-    """Make all runs that are wanted; what is wanted may grow as they end."""
-    now = wanted()
-    progress, tries = begin(plan.units(suite, now, where)), Counter[Unit]()
-    looked = time.monotonic()
+    """Make all runs that wait; what is wanted may grow as they end."""
+    now, tries, looked = wanted(), Counter[Unit](), time.monotonic()
     try:
         while progress.waiting or progress.running or progress.elsewhere:
             show(progress)

@@ -7,7 +7,7 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +42,17 @@ def seconds(facts: Mapping[str, Any]) -> float:
 class Rates:
     """Environment steps per second of runs, as those that are done have it, or the suite."""
 
-    def __init__(self, suite: Suite) -> None:
+    def __init__(self, suite: Suite, done: Iterable[Unit]) -> None:
         self.suite, self._known, self._found = suite, dict[Arm, list[float]](), dict[Arm, float]()
+        self._learnt: set[Unit] = set()
+        for unit in done:
+            self.learn(unit)
 
     def learn(self, unit: Unit) -> None:
+        """Of a run that is done, once."""
+        if unit in self._learnt:
+            return
+        self._learnt.add(unit)
         facts = facts_of(unit.out)
         if took := seconds(facts):
             rate = unit.steps * len(unit.seeds) / took

@@ -10,7 +10,7 @@ from benchmarks.collect import Result
 from benchmarks.scores import Scores
 from benchmarks.stop import verdicts
 from benchmarks.suite import Suite
-from rl import stats
+from rl import manifest, stats
 from rl.adastop import AdaStop, Pair
 
 AGGREGATES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -214,7 +214,7 @@ def configurations(scores: Scores) -> Table:
     first: dict[str, dict[str, Any]] = {}
     for (_, agent), own in scores.runs.items():
         if own[0].config:
-            first.setdefault(agent, dict(flat(own[0].config)))
+            first.setdefault(agent, dict(manifest.flat(own[0].config)))
     names = sorted({name for config in first.values() for name in config})
     own = ("env", "seed", "out", "resume")
     rows = []
@@ -223,14 +223,3 @@ def configurations(scores: Scores) -> Table:
         if len(set(values)) > 1 and name.split(".")[0] not in own:
             rows.append((name, *values))
     return Table("Configurations that differ", ("setting", *first), rows)
-
-
-def flat(config: dict[str, Any], above: str = "") -> list[tuple[str, Any]]:
-    """Settings by their names on the command line."""
-    found = []
-    for name, value in config.items():
-        if isinstance(value, dict):
-            found += flat(value, f"{above}{name}.")
-        else:
-            found.append((f"{above}{name}", value))
-    return found

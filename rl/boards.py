@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from rl import manifest
+
 TAGS = {
     "episode_return": "charts/episodic_return", "episode_length": "charts/episodic_length",
     "steps_per_s": "charts/SPS", "updates": "charts/updates", "lr": "charts/learning_rate",
@@ -30,15 +32,8 @@ def shown(row: dict[str, Any], seeds: int) -> Iterator[tuple[str, np.ndarray]]:
 
 def table(config: dict[str, Any]) -> str:
     """Every hyperparameter in Markdown, by the name that it has on the command line."""
-
-    def lines(part: dict[str, Any], above: str) -> Iterator[str]:
-        for name, value in part.items():
-            if isinstance(value, dict):
-                yield from lines(value, f"{above}{name}.")
-            else:
-                yield f"| {above}{name} | {value} |"
-
-    return "\n".join(["| hyperparameter | value |", "|---|---|", *lines(config, "")])
+    lines = (f"| {name} | {value} |" for name, value in manifest.flat(config))
+    return "\n".join(["| hyperparameter | value |", "|---|---|", *lines])
 
 
 class Board:

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import metadata
@@ -87,6 +87,15 @@ def plain(x: Any) -> Any:
     if isinstance(x, np.ndarray | jax.Array):
         return np.asarray(x).tolist()
     return str(x) if isinstance(x, Path) else x
+
+
+def flat(config: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings by their names on the command line, of those within settings."""
+    for name, value in config.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
 
 
 @cache  # of what this process has begun with

@@ -85,6 +85,27 @@ def test_the_better_setting_is_found_and_told_of_fresh_seeds(args: search.Args) 
             assert cell.endswith(f"({len(own)})")
 
 
+def test_a_setting_that_fails_is_not_chosen_and_the_rest_go_on(args: search.Args) -> None:
+    over = ("bonus=0,7", "fails=-1,1")
+    with pytest.raises(SystemExit, match=r"(?s)4 of 32 runs failed:.*bonus=7,fails=1.*seed 1 is"):
+        search.main(replace(args, over=over, retries=0))
+    lines = (args.runs / "tiny-search-toy" / "search.md").read_text().splitlines()
+    rows = [line[2:-2].split(" | ") for line in lines if line.startswith("|")][2:]
+    assert [row[0] for row in rows] == [
+        "bonus=7,fails=-1", "as-it-is", "bonus=0,fails=-1", "bonus=0,fails=1", "bonus=7,fails=1",
+    ]  # fmt: skip
+    assert [bool(row[2].strip()) for row in rows] == [True, True, False, False, False]
+    assert all(row[1].endswith(f"({n})") for row, n in zip(rows, (2, 2, 2, 1, 1), strict=True))
+
+
+def test_where_every_setting_fails_nothing_is_chosen(args: search.Args) -> None:
+    path = Path(args.suite)
+    path.write_text(path.read_text().replace("bonus = 1.0", "fails = 0"))
+    with pytest.raises(SystemExit, match="8 of 16 runs failed"):
+        search.main(replace(args, retries=0))
+    assert not (args.runs / "tiny-search-toy" / "search.md").exists()
+
+
 def stamps(where: Path) -> dict[Path, int]:
     return {
         path: path.stat().st_mtime_ns
@@ -119,7 +140,7 @@ def test_a_grid_is_every_combination(over: tuple[str, ...]) -> None:
 
 
 def test_random_settings_lie_in_their_ranges_and_can_be_drawn_again() -> None:
-    over = ("whole=-2..3", "real=-1.0..2", "rate=1e-5..1e-1:log", "word=a,b")
+    over = ("whole=-2..3", "real=-1.0..2", "rate=1e-5..1e-1:log", "word=a,b", "wide=1..64:log")
     args = search.Args("", over=over, random=400)
     found = search.settings(args)
     assert found == search.settings(args)
@@ -127,6 +148,8 @@ def test_random_settings_lie_in_their_ranges_and_can_be_drawn_again() -> None:
     assert found[:5] == search.settings(replace(args, random=5))  # more are these and others
     assert {x["whole"] for x in found} == {str(i) for i in range(-2, 4)}
     assert {x["word"] for x in found} == {"a", "b"}
+    assert {x["wide"] for x in found} <= {str(i) for i in range(1, 65)}
+    assert 0.4 < np.mean([int(x["wide"]) < 8 for x in found]) < 0.6
     real = np.array([float(x["real"]) for x in found])
     rate = np.log10([float(x["rate"]) for x in found])
     for values, low, high in ((real, -1, 2), (rate, -5, -1)):
