@@ -1,6 +1,8 @@
 """Sweeps: done once, whatever is killed; failures listed; nothing lost and nothing made twice."""
 
+import errno
 import json
+import os
 import random
 import shutil
 import signal
@@ -13,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from benchmarks import plan, run, suite
+from benchmarks import collect, plan, run, suite
 from rl import runs
 
 ROOT = Path(__file__).parent.parent
@@ -62,7 +64,7 @@ def results(tmp_path: Path) -> dict[str, Any]:
     for where, facts in manifests(tmp_path).items():
         rows = runs.read_rows(tmp_path / "runs" / where / "evals.jsonl")
         told[where] = (
-            facts["status"], facts["eval_returns"], facts.get("parameters_sha256"),
+            facts["status"], facts.get("eval_returns"), facts.get("parameters_sha256"),
             [(row["step"], row["returns"]) for row in rows],
         )  # fmt: skip
     return told
@@ -203,6 +205,37 @@ def test_what_was_damaged_is_named_and_left_as_it_is(tmp_path: Path) -> None:
     assert "and no manifest.json" in said
     assert (edited / "evals.jsonl").read_text() == rows.replace("1", "2")
     assert runs.finished(runs.read_manifest(empty))
+
+
+@pytest.mark.parametrize("fails", ["write", "locked"])  # in the middle of a run; before it begins
+def test_a_full_disk_costs_nothing_that_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    name, real = toys(tmp_path), getattr(runs, fails)
+
+    def full(path: Path, *content: bytes) -> Any:
+        there = path.name == "state.json" and len(runs.read_rows(path.parent / "evals.jsonl")) > 2
+        if "other" in path.parts and (there or fails == "locked"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return real(path, *content)
+
+    monkeypatch.setattr(runs, fails, full)
+    with pytest.raises(SystemExit, match=r"(?s)4 of 8 runs failed:.*No space left on device"):
+        run.main(args(tmp_path, name))
+    done = results(tmp_path)
+    found = collect.collect([tmp_path / "runs"])
+    assert {(r.agent, len(r.curve)) for r in found.results} == {("plain", 5)}
+    assert len(found.results) == 4
+    assert len(found.left_out) == (4 if fails == "write" else 0)
+    monkeypatch.undo()
+    run.main(args(tmp_path, name))
+    disturbed = results(tmp_path)
+    assert {where: disturbed[where] for where in done if "plain" in where} == {
+        where: row for where, row in done.items() if "plain" in where
+    }
+    shutil.rmtree(tmp_path / "runs")
+    run.main(args(tmp_path, name))
+    assert results(tmp_path) == disturbed
 
 
 def test_adastop_adds_seeds_until_it_can_tell(tmp_path: Path) -> None:
