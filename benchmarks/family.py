@@ -205,11 +205,12 @@ def picture(path: Path, row: dict[str, Any], scores: np.ndarray, family: Family)
         axes.axvline(
             row["summary"][name][0], ls=style, color="k", lw=0.8, label=name.replace("_", " ")
         )
-    axes.set_title(f"{row['run']}: {row['env']} over {row['family']}", fontsize=8)
+    name = Path(row["run"]).resolve().name
+    figure.suptitle(f"{name}: {row['env']} over {row['family']}", fontsize=9)
     axes.set_xlabel("return")
     axes.invert_yaxis()
     axes.margins(y=0.01)
-    axes.legend(fontsize=7)
+    figure.legend(fontsize=7, loc="outside lower center", ncols=6)
     figure.savefig(path, dpi=110)
 
 
