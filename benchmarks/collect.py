@@ -120,7 +120,11 @@ def _seeds(out: Path, facts: dict[str, Any]) -> Iterator[Result]:
 def records(path: Path) -> list[Result]:
     """The results in a file of records."""
     found = []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    try:
+        lines = path.read_text().splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no file of records: it is no text.") from error
+    for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line)
             if row["schema"] > SCHEMA:

@@ -62,9 +62,11 @@ def side(what: str) -> dict[str, list[Result]]:
     for (_, name), own in score(found.results, None).runs.items():
         agents.setdefault(name, []).extend(own)
     if agent:
+        known = ", ".join(sorted({name.partition("@")[0] for name in agents}))
         agents = {name: own for name, own in agents.items() if name.partition("@")[0] == agent}
     if not agents:
-        raise ValueError(f"Nothing that is done was found in {what}.")
+        rest = f"; it has {known}" if agent and known else ""
+        raise ValueError(f"Nothing that is done was found in {what}{rest}.")
     if several := [name for name in agents if "@" in name]:
         raise ValueError(
             f"{what} has {len(several)} configurations of {several[0].partition('@')[0]}: "

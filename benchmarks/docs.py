@@ -63,6 +63,8 @@ class Args:
 
 
 def main(args: Args) -> None:
+    if not args.results.is_dir():
+        raise ValueError(f"--results {args.results}: there is no such directory.")
     found = measured(args.results)
     texts = {"README": index(found)}
     texts |= {name: text(page, found.get(name, {})) for name, page in NAMED.items()}

@@ -5,6 +5,7 @@ whatever becomes of the driver, and by no two at once.
 """
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -171,6 +172,17 @@ class Processes:
         self._running = []
 
 
+def answers(address: str) -> None:
+    """Raise ValueError where nothing does: Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit() and "/" not in host:
+        try:
+            socket.create_connection((host, int(port)), timeout=10).close()
+        except OSError as error:
+            why = error.strerror or error
+            raise ValueError(f"--address {address}: no Ray answers there ({why}).") from error
+
+
 def carry_out(unit: Unit, threads: int) -> int:
     """Make a run and wait for it, on whichever machine this is called; its exit status."""
     process = start(unit, threads)
@@ -194,6 +206,7 @@ class Cluster:
             import ray
         except ImportError as error:
             raise ValueError("--engine ray needs Ray: pip install 'robotrl[ray]'") from error
+        answers(address)
         os.environ.setdefault("RAY_AUTH_MODE", "disabled" if not address else "token")
         room: dict[str, Any] = {} if address else {"num_cpus": jobs * threads}
         ray.init(

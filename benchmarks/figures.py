@@ -35,6 +35,12 @@ def budgets(scores: Scores) -> dict[int, list[str]]:
     return dict(sorted(found.items()))
 
 
+def without_curves(scores: Scores, steps: int) -> list[str]:
+    """Agents of that many steps that are known by their ends alone."""
+    shown = {agent for own in budgets(scores).values() for agent in own}
+    return [x for x in scores.agents if x not in shown and _about(scores.steps(x)) == steps]
+
+
 def _about(steps: int) -> int:
     """To two digits: runs end with whole phases."""
     return int(float(f"{steps:.1e}"))
@@ -102,9 +108,11 @@ def _legend(figure: Figure, axes: Sequence[Any]) -> None:
     for ax in axes:
         named |= dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
     if named:
+        widest = 0.5 + 0.07 * max(map(len, named))  # inches of an entry, about
+        columns = max(min(len(named), 6, int(figure.get_figwidth() / widest)), 1)
         figure.legend(
-            named.values(), named.keys(), loc="outside upper center", ncols=min(len(named), 6),
-            fontsize=8, frameon=False,
+            named.values(), named.keys(), loc="outside upper center", ncols=columns, fontsize=8,
+            frameon=False,
         )  # fmt: skip
 
 
@@ -163,6 +171,7 @@ def improvement(scores: Scores, pairs: Sequence[Pair]) -> Figure:
     axes[0].set_xlim(0, 1)
     names = [f"{one} > {other}" for one, other in reversed(pairs)]
     axes[0].set_yticks(range(len(pairs)), names, fontsize=8)
+    axes[0].margins(y=0.02)
     axes[0].set_xlabel("probability of improvement", fontsize=9)
     return figure
 
@@ -207,6 +216,7 @@ def runtimes(scores: Scores) -> Figure:
     for i, x in enumerate(left):
         axes[0].text(x, i, f" {number(x)}", va="center", fontsize=7)
     axes[0].invert_yaxis()
+    axes[0].margins(y=0.02)
     axes[0].set_xlabel("minutes", fontsize=9)
     _legend(figure, axes)
     return figure

@@ -22,6 +22,7 @@ from benchmarks.tables import Table
 from rl import manifest
 from rl.adastop import AdaStop, Pair
 
+MADE = '<meta name=generator content="python -m benchmarks report">'
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --dim: #777; }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 1100px; margin: 2em auto; padding: 0 1em; }
@@ -32,6 +33,8 @@ th { vertical-align: bottom; } th:first-child, td:first-child { text-align: left
 .wide { overflow-x: auto; } .note { color: var(--dim); font-size: 13px; }
 figure { margin: 1em 0; }
 figure svg, figure img { max-width: 100%; height: auto; background: #fff; }
+td { white-space: nowrap; } summary { cursor: pointer; margin: 1em 0; font-weight: bold; }
+.text { text-align: left; }
 figcaption { color: var(--dim); font-size: 13px; } li { margin: .2em 0; }
 """
 
@@ -63,41 +66,58 @@ def main(args: Args) -> None:
         mend = f" Begin with python -m benchmarks run {named.name}." if named else ""
         raise ValueError(f"Nothing that is done was found of {', '.join(args.what)}.{mend}")
     scores = score(found.results, named, args.last)
-    out = args.out or (args.runs / named.name / "report" if named else Path("report"))
-    out.mkdir(parents=True, exist_ok=True)
+    out = folder(args.out or (args.runs / named.name / "report" if named else Path("report")))
     pairs = pairs_of(named) if named else list(combinations(scores.agents, 2))
     pairs = [pair for pair in pairs if scores.common(pair)]
-    parts = contents(scores, found, pairs, named.adastop if named else AdaStop())
-    if named and (lacking := tables.missing(scores, named)).rows:
-        parts.append(lacking)
+    results, making = contents(scores, named, pairs)
     drawn = dict(drawings(scores, pairs))
     title = f"Suite {named.name}" if named else f"Report on {', '.join(args.what)}"
     about = named.about if named else ""
-    (out / "tables.md").write_text("\n\n".join(table.markdown() for table in parts) + "\n")
-    (out / "tables.tex").write_text("\n\n".join(table.latex() for table in parts) + "\n")
+    every = [*results, *making]
+    (out / "tables.md").write_text("\n\n".join(table.markdown() for table in every) + "\n")
+    (out / "tables.tex").write_text("\n\n".join(table.latex() for table in every) + "\n")
     for kind in ("curves", "time", "efficiency"):  # of budgets that are there no longer
-        for path in out.glob(f"{kind}-*.png"):
+        for path in out.glob(f"{kind}-[0-9]*.png"):
             path.unlink()
     for name, (figure, _) in drawn.items():
         figure.savefig(out / f"{name}.png", dpi=110)
-    (out / "index.html").write_text(page(title, about, parts, drawn, found))
+    (out / "index.html").write_text(page(title, about, results, making, drawn, found))
     exports.csv(out, scores)
     for layout in args.export:
         exports.LAYOUTS[layout](out / layout, scores)
     if args.records:
         collect.write(args.records, found.results, instead=bool(named))
-    print("\n\n".join(table.markdown() for table in parts[:4]))
+    print("\n\n".join(brief(table) for table in results))
     print(f"\npage     {out / 'index.html'}")
 
 
 def gather(args: Args) -> tuple[Suite | None, Collected]:
     """The results that are asked for, and the suite if it is one."""
     first, *rest = args.what
-    if rest or Path(first).is_dir() or first.endswith(".jsonl"):
+    is_path = Path(first).exists() or "/" in first
+    if rest or first.endswith(".jsonl") or (is_path and not first.endswith(".toml")):
         return None, collect.collect(map(Path, args.what))
     named = suite.read(first)
     kept = suite.ROOT / "results" / f"{named.name}.jsonl"
     return named, gathered(named, args.runs, [kept] if kept.exists() else [])
+
+
+def folder(out: Path) -> Path:
+    """Where a report goes: a folder that is new, empty or an earlier report's."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out} is a file; a report needs a folder.")
+    page = out / "index.html"
+    if out.is_dir() and any(out.iterdir()) and not (page.exists() and MADE in page.read_text()):
+        raise ValueError(f"{out} has files that are no report's: give --out a folder of its own.")
+    out.mkdir(parents=True, exist_ok=True)
+    return out
+
+
+def brief(table: Table) -> str:
+    """A table on a terminal, or where it is."""
+    if len(table.rows) <= tables.LONG:
+        return table.markdown()
+    return f"### {table.title}\n\n{len(table.rows)} lines: on the page, and in tables.md"
 
 
 def judged(found: Collected, last: int) -> Collected:
@@ -113,21 +133,24 @@ def judged(found: Collected, last: int) -> Collected:
 
 
 def contents(
-    scores: Scores, found: Collected, pairs: Sequence[Pair], adastop: AdaStop
-) -> list[Table]:
-    """Every table that has something to say."""
-    made = [
+    scores: Scores, named: Suite | None, pairs: Sequence[Pair]
+) -> tuple[list[Table], list[Table]]:
+    """What came of it and how it was made: every table that has something to say."""
+    results = [
         tables.returns(scores), tables.aggregates(scores), tables.comparisons(scores, pairs),
-        tables.decisions(scores, pairs, adastop), tables.runtimes(scores),
-        tables.provenance(scores), tables.configurations(scores),
+        tables.decisions(scores, pairs, named.adastop if named else AdaStop()),
+        *([tables.missing(scores, named)] if named else []),
     ]  # fmt: skip
-    return [table for table in made if table.rows]
+    making = [tables.runtimes(scores), tables.provenance(scores), tables.configurations(scores)]
+    return [table for table in results if table.rows], [table for table in making if table.rows]
 
 
 def drawings(scores: Scores, pairs: Sequence[Pair]) -> Iterator[tuple[str, tuple[Figure, str]]]:
     """Every figure by its file's name, and what it shows."""
     for steps, agents in figures.budgets(scores).items():
         about = f"of {steps:,} environment steps, with 95% bootstrap intervals"
+        if without := figures.without_curves(scores, steps):
+            about += f"; of {', '.join(without)} no curve is known"
         name = f"{steps:g}".replace("+", "")
         yield f"curves-{name}", (figures.curves(scores, agents, False), f"Mean return {about}")
         if any(run.wall_s for run in scores.all() if run.agent in agents):
@@ -146,7 +169,8 @@ def drawings(scores: Scores, pairs: Sequence[Pair]) -> Iterator[tuple[str, tuple
 def page(
     title: str,
     about: str,
-    parts: Sequence[Table],
+    results: Sequence[Table],
+    making: Sequence[Table],
     drawn: dict[str, tuple[Figure, str]],
     found: Collected,
 ) -> str:
@@ -157,15 +181,16 @@ def page(
     )
     left = "".join(f"<li>{html.escape(f'{path}: {why}')}</li>" for path, why in found.left_out)
     left = f"<h2>Left out</h2><ul>{left}</ul>" if left else ""
-    results, rest = ([part.page() for part in own] for own in (parts[:4], parts[4:]))
+    first, last = ("".join(table.page() for table in own) for own in (results, making))
     return f"""<!doctype html>
 <html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">
+{MADE}
 <title>{html.escape(title)}</title><style>{STYLE}</style>
 <h1>{html.escape(title)}</h1><p>{html.escape(about)}</p>
 <p class=note>{len(found.results)} runs, {manifest.now()}. Scores are last or averaged-last
 evaluations, never the best.</p>
-<h2>Results</h2>{"".join(results)}<h2>Figures</h2>{pictures}
-<h2>How it was made</h2>{"".join(rest)}{left}
+<h2>Results</h2>{first}<h2>Figures</h2>{pictures}
+<h2>How it was made</h2>{last}{left}
 </html>
 """
 

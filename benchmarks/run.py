@@ -18,9 +18,10 @@ from benchmarks.measurements import SBX
 from benchmarks.plan import units
 from benchmarks.process import Python
 from benchmarks.scores import gathered, score
-from benchmarks.suite import Suite
+from benchmarks.suite import Suite, pairs_of
 from benchmarks.sweep import Progress, Wanted, begin, sweep
-from benchmarks.table import Rates, Watch, planned
+from benchmarks.table import START, Rates, Watch, planned
+from benchmarks.tables import decisions
 
 
 @dataclass(frozen=True)
@@ -45,16 +46,21 @@ def main(args: Args) -> None:
     if args.seeds < 0:
         raise ValueError(f"--seeds is {args.seeds}; it takes a count, or 0 for the suite's.")
     progress = carry_out(args, suite, lambda: arms(suite, args))
-    if not args.dry_run:
-        conclude(progress)
+    if args.dry_run:
+        return
+    if args.stop:
+        done = score(gathered(suite, args.runs).results, suite)
+        print(f"\n{decisions(done, pairs_of(suite), suite.adastop).markdown()}", flush=True)
+    conclude(progress)
 
 
 def carry_out(args: Args, suite: Suite, wanted: Callable[[], Wanted]) -> Progress:
     """Make what is wanted, or show what would be made."""
     if args.jobs < 0 or args.retries < 0:
         raise ValueError("--jobs and --retries take no number below 0.")
+    usable(args.runs)
     jobs, before = args.jobs or room(suite, args), begin(units(suite, wanted(), args.runs))
-    rates = Rates(suite, before.done)
+    rates = Rates(suite, before.done, 0.0 if args.engine == "inline" else START)
     print(planned(suite, before, rates, jobs), flush=True)
     if args.dry_run:
         return before
@@ -62,7 +68,7 @@ def carry_out(args: Args, suite: Suite, wanted: Callable[[], Wanted]) -> Progres
         Python(str(args.peers), SBX, "--peers").versions()  # before anything runs: is it there?
         os.environ["SPEED_PEERS"] = os.path.abspath(args.peers)
     engine = engine_of(args, suite, jobs)
-    with Watch(suite, rates, engine.jobs) as watch:
+    with Watch(suite, rates, engine.jobs, before.done) as watch:
         return sweep(
             suite, args.runs, engine, before, wanted=wanted, show=watch.show, retries=args.retries
         )
@@ -82,6 +88,13 @@ def arms(suite: Suite, args: Args) -> Wanted:
         every = stop.wanted(suite, returns)
         return {arm: every[arm] for arm in product(tasks, learning)}
     return dict.fromkeys(product(tasks, learning), range(args.seeds or suite.seeds))
+
+
+def usable(folder: Path) -> None:
+    """Raise ValueError where no run can be put."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise ValueError(f"--runs {folder}: {there} is no directory that can be written to.")
 
 
 def room(suite: Suite, args: Args) -> int:

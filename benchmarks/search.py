@@ -5,7 +5,7 @@ from fresh ones, for what was chosen is better than it would be by chance alone.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -16,8 +16,8 @@ from benchmarks.scores import Scores, gathered, score
 from benchmarks.suite import Suite
 from benchmarks.sweep import Progress
 from benchmarks.tables import TIMES, Table, between, number
+from rl import manifest, stats
 from rl import runs as files
-from rl import stats
 
 OWN = "as-it-is"  # the suite's own setting, which is tried too
 
@@ -27,7 +27,7 @@ class Args(run.Args):
     """Try settings of an agent of a suite, and the best of them again on fresh seeds."""
 
     agent: str = ""  # of the suite
-    over: tuple[str, ...] = ()  # FLAG=A,B,C; FLAG=LOW..HIGH or FLAG=LOW..HIGH:log where random
+    over: tuple[str, ...] = ()  # FLAG=A,B,C; with --random FLAG=LOW..HIGH or FLAG=LOW..HIGH:log
     random: int = 0  # combinations drawn at random; 0: all there are
     draw_seed: int = 0  # of those
     seeds: int = 2  # of each combination
@@ -39,8 +39,10 @@ def main(args: Args) -> None:
     own = [name for name, agent in base.agents.items() if agent.experiment]
     if args.agent not in own:
         raise ValueError(f"--agent {args.agent!r}: it takes one of {', '.join(own)}.")
-    if args.stop or min(args.seeds, args.fresh) < 1 or args.random < 0:
+    if args.stop or min(args.seeds, args.fresh) < 1:
         raise ValueError("A search takes at least 1 of --seeds and --fresh, and no --stop.")
+    if args.random < 0:
+        raise ValueError(f"--random is {args.random}; it takes a count, or 0 for all there are.")
     trial = trials(base, args)
     suite.check(trial, f"--over of {args.agent}")
     parts: list[Progress] = []
@@ -73,13 +75,18 @@ def main(args: Args) -> None:
 def trials(base: Suite, args: Args) -> Suite:
     """The suite whose agents are the settings to try, the suite's own first."""
     agent = base.agents[args.agent]
-    made = {OWN: agent}
-    for setting in settings(args):
+    program, words, _ = suite.resolve(base, args.agent, next(iter(base.tasks)))
+    config = dict(manifest.flat(manifest.plain(suite.arguments(program, words))))
+    real = {flag for flag, value in config.items() if isinstance(value, float)}
+    made, found = {OWN: agent}, settings(args, real)
+    for setting in found:
         name = ",".join(f"{flag}={value}" for flag, value in setting.items())
         switches = {"true": True, "false": False}
         flags = {flag: switches.get(value.lower(), value) for flag, value in setting.items()}
         flags = agent.flags | suite.settings(flags, "--over")
         made[re.sub(r"[^\w.,=+-]", "-", name)] = replace(agent, flags=flags)
+    if len(made) <= len(found):
+        print(f"note: {len(made) - 1} of {len(found)} settings differ")
     about = f"Settings of {args.agent} on {base.name}."
     tasks = {name: task for name, task in base.tasks.items() if name in args.only or not args.only}
     for name in args.only:
@@ -89,8 +96,8 @@ def trials(base: Suite, args: Args) -> Suite:
     return replace(base, name=name, about=about, tasks=tasks, agents=made, pairs=())
 
 
-def settings(args: Args) -> list[dict[str, str]]:
-    """Values of each flag to try together."""
+def settings(args: Args, real: Collection[str] = ()) -> list[dict[str, str]]:
+    """Values of each flag to try together; `real` are flags that take any number."""
     flags: dict[str, str] = {}
     for one in args.over:
         flag, _, values = one.partition("=")
@@ -104,13 +111,16 @@ def settings(args: Args) -> list[dict[str, str]]:
         return [dict(zip(flags, values, strict=True)) for values in every]
     rng = np.random.default_rng(args.draw_seed)
     return [
-        {flag: draw(f"{flag}={values}", values, rng) for flag, values in flags.items()}
+        {flag: draw(flag, values, rng, real) for flag, values in flags.items()}
         for _ in range(args.random)
     ]
 
 
-def draw(what: str, values: str, rng: np.random.Generator) -> str:
-    """One of the values A,B,C, or a number of LOW..HIGH or LOW..HIGH:log, whole if these are."""
+def draw(flag: str, values: str, rng: np.random.Generator, real: Collection[str]) -> str:
+    """One of the values A,B,C, or a number of LOW..HIGH or LOW..HIGH:log.
+
+    It is whole if these are, unless the flag is a real one.
+    """
     if ".." not in values:
         return str(rng.choice(values.split(",")))
     ends, _, scale = values.partition(":")
@@ -120,9 +130,11 @@ def draw(what: str, values: str, rng: np.random.Generator) -> str:
             raise ValueError
     except ValueError as error:
         raise ValueError(
-            f"--over {what}: a range is LOW..HIGH, or LOW..HIGH:log above 0."
+            f"--over {flag}={values}: a range is LOW..HIGH or, above 0, LOW..HIGH:log; LOW is less."
         ) from error
-    is_whole = all(end.lstrip("-").isdigit() for end in ends.split(".."))
+    is_whole = flag.replace("-", "_") not in real and all(
+        end.lstrip("-").isdigit() for end in ends.split("..")
+    )
     if is_whole and not scale:
         return str(rng.integers(int(low), int(high) + 1))
     drawn = np.exp(rng.uniform(*np.log([low, high]))) if scale else rng.uniform(low, high)

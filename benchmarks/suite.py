@@ -22,7 +22,8 @@ from rl.adastop import AdaStop, Pair
 
 ROOT = Path(__file__).parent
 SUITES, PEERS, PUBLISHED = ROOT / "suites", ROOT / "peers", ROOT / "published.json"
-NAME = re.compile(r"[\w.,=+-]+")  # of an agent: it names a directory
+NAME = re.compile(r"\w[\w.,=+-]*")  # of an agent: it names a directory
+MODULE = re.compile(r"\w+(\.\w+)*")
 OWN = {*manifest.HOST, "env", "steps"}  # flags that a sweep gives by itself
 Flags = dict[str, Any]
 
@@ -49,9 +50,9 @@ class Agent:
 @dataclass(frozen=True)
 class Suite:
     name: str
-    about: str
     tasks: dict[str, Task]
     agents: dict[str, Agent]
+    about: str = ""
     steps: int = 0  # environment steps, of an agent that has none of its own
     seeds: int = 5
     last: int = 1  # evaluations, of whose mean a run's score is; never the best
@@ -110,6 +111,8 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         return {name: _filled(hint.__args__[1], x, f"{where}.{name}") for name, x in value.items()}
     value = _tuples(value)
     value = float(value) if hint is float and type(value) is int else value
+    if isinstance(value, bool) and hint in (int, float):
+        raise ValueError(f"{where} is {value}; it takes a number.")
     try:
         return check_type(value, hint)
     except TypeCheckError as error:
@@ -136,6 +139,10 @@ def check(suite: Suite, where: str) -> None:
     for name in ("seeds", "last", "group", "threads"):
         if (count := getattr(suite, name)) < 1:
             raise ValueError(f"{where}: {name} is {count}; it takes at least 1.")
+    if not suite.memory_gb > 0:
+        raise ValueError(f"{where}: memory_gb is {suite.memory_gb}; it takes a number above 0.")
+    if not suite.name.strip() or suite.name.startswith(".") or "/" in suite.name:
+        raise ValueError(f"{where}: a suite's name is that of a directory, not {suite.name!r}.")
     if not suite.tasks or not suite.agents:
         raise ValueError(f"{where} has no {'agents' if suite.tasks else 'tasks'}.")
     for task, about in suite.tasks.items():
@@ -144,7 +151,7 @@ def check(suite: Suite, where: str) -> None:
     for name, agent in suite.agents.items():
         at = f"{where}: agents.{name}"
         if not NAME.fullmatch(name):
-            raise ValueError(f"{at}: a name has letters, digits and -_.,=+ alone.")
+            raise ValueError(f"{at}: a name has letters, digits and -_.,=+ alone, no sign first.")
         if sum(map(bool, (agent.experiment, agent.script, agent.published))) != 1:
             raise ValueError(f"{at} takes one of experiment, script and published.")
         if steps_of(suite, agent) < 1:
@@ -158,6 +165,8 @@ def check(suite: Suite, where: str) -> None:
                 except ValueError as error:
                     raise ValueError(f"{at} on {task}: {error}") from error
     for pair in suite.pairs:
+        if pair[0] == pair[1]:
+            raise ValueError(f"{where}: pairs has {pair[0]} beside itself.")
         for name in pair:
             if name not in suite.agents:
                 raise ValueError(f"{where}: pairs names {name}; there is no such agent.")
@@ -210,13 +219,15 @@ def _spelt(flags: Flags) -> Iterator[str]:
 @cache
 def arguments(program: str, words: tuple[str, ...]) -> Any:
     """The arguments that an experiment makes of its command line, or ValueError."""
-    parent = program.rpartition(".")[0]
-    if not find_spec(parent) or not find_spec(program):
-        raise ValueError(f"there is no experiment {program.removeprefix('experiments.')}.")
-    said = io.StringIO()
+    parent, name = program.rpartition(".")[0], program.removeprefix("experiments.")
+    if not MODULE.fullmatch(program) or not find_spec(parent) or not find_spec(program):
+        raise ValueError(f"there is no experiment {name!r}.")
+    module, said = import_module(program), io.StringIO()
+    if lacking := [part for part in ("Args", "main") if not hasattr(module, part)]:
+        raise ValueError(f"{name} is no experiment: it has no {lacking[0]}.")
     try:
         with redirect_stderr(said):
-            return cli.parse(import_module(program).Args, list(words))
+            return cli.parse(module.Args, list(words))
     except SystemExit as error:
         box = [line.strip("│ ") for line in said.getvalue().splitlines() if line.startswith("│")]
         cut = next((i for i, line in enumerate(box) if line.startswith("──")), len(box))

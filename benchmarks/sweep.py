@@ -106,7 +106,7 @@ def submit(progress: Progress, engine: Engine) -> None:
         engine.submit(unit)
         progress.running.append(unit)
     except OSError as error:  # as of a full disk
-        progress.failed[unit] = f"cannot begin: {error.strerror or error}"
+        progress.failed[unit] = f"cannot begin: {error}"
 
 
 def settle(

@@ -22,7 +22,7 @@ from benchmarks.suite import Suite
 from benchmarks.sweep import Progress
 from rl import runs
 
-START = 6.0  # s before a run's own clock begins, about
+START = 6.0  # s before the clock of a run in a process of its own begins, about
 TAIL = 20_000  # bytes of a file in which its last whole line lies
 
 
@@ -42,7 +42,8 @@ def seconds(facts: Mapping[str, Any]) -> float:
 class Rates:
     """Environment steps per second of runs, as those that are done have it, or the suite."""
 
-    def __init__(self, suite: Suite, done: Iterable[Unit]) -> None:
+    def __init__(self, suite: Suite, done: Iterable[Unit], start: float) -> None:
+        self.start = start  # s before a run's own clock begins, about
         self.suite, self._known, self._found = suite, dict[Arm, list[float]](), dict[Arm, float]()
         self._learnt: set[Unit] = set()
         for unit in done:
@@ -78,7 +79,7 @@ class Rates:
             share = min(last_row(unit.out).get("step", 0) / unit.steps, 1.0)
             rest[unit.arm] += round(unit.steps * len(unit.seeds) * (1 - share))
         took = sum(steps / rate for arm, steps in rest.items() if (rate := self.of(arm)))
-        took += START * len(progress.waiting)
+        took += self.start * len(progress.waiting)
         most = min(jobs, len(progress.waiting) + len(progress.running) + len(progress.elsewhere))
         return took / max(most, 1), all(map(self.of, rest))
 
@@ -135,9 +136,9 @@ def total(progress: Progress, rates: Rates, jobs: int) -> str:
 class Watch:
     """Shows a sweep as it goes: a table that lives on a terminal, lines in a log file."""
 
-    def __init__(self, suite: Suite, rates: Rates, jobs: int) -> None:
+    def __init__(self, suite: Suite, rates: Rates, jobs: int, done: Iterable[Unit]) -> None:
         self.suite, self.rates, self.jobs = suite, rates, jobs
-        self._told: set[Unit] = set()
+        self._told = set(done)
         self._drawn = 0.0
         self._live = Live(auto_refresh=False) if sys.stdout.isatty() else None
 

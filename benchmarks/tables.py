@@ -18,6 +18,7 @@ AGGREGATES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "optimality gap": stats.optimality_gap,
 }  # fmt: skip
 TIMES = 5_000  # bootstrap samples
+LONG = 40  # rows, of a table that is folded up
 
 
 class Table(NamedTuple):
@@ -35,7 +36,7 @@ class Table(NamedTuple):
         def line(row: Sequence[str]) -> str:
             return " & ".join(map(_tex, row)) + r" \\"
 
-        align = "l" + "r" * (len(self.head) - 1)
+        align = "".join("l" if text else "r" for text in self._texts())
         body = [line(self.head), r"\midrule", *map(line, self.rows)]
         return "\n".join([
             r"\begin{table}", r"\centering", rf"\caption{{{_tex(self.title)}}}",
@@ -45,15 +46,26 @@ class Table(NamedTuple):
         ])  # fmt: skip
 
     def page(self) -> str:
+        marks = [" class=text" if text else "" for text in self._texts()]
+
         def line(row: Sequence[str], cell: str) -> str:
-            return "<tr>" + "".join(f"<{cell}>{html.escape(x)}</{cell}>" for x in row) + "</tr>"
+            cells = zip(row, marks, strict=True)
+            return f"<tr>{''.join(f'<{cell}{m}>{html.escape(x)}</{cell}>' for x, m in cells)}</tr>"
 
         body = "\n".join(line(row, "td") for row in self.rows)
         note = f"<p class=note>{html.escape(self.note)}</p>" if self.note else ""
-        return (
-            f"<h3>{html.escape(self.title)}</h3><div class=wide><table><thead>"
-            f"{line(self.head, 'th')}</thead><tbody>{body}</tbody></table></div>{note}"
-        )
+        head, title = line(self.head, "th"), html.escape(self.title)
+        table = f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
+        shown = f"<h3>{title}</h3><div class=wide>{table}</div>{note}"
+        if len(self.rows) <= LONG:
+            return shown
+        said = f"{title}: {len(self.rows)} lines"
+        return f"<details><summary>{said}</summary>{shown}</details>"
+
+    def _texts(self) -> list[bool]:
+        """Whether each column is one of words."""
+        columns = zip(*self.rows, strict=True)
+        return [i == 0 or any(x[:1].isalpha() for x in own) for i, own in enumerate(columns)]
 
 
 SPECIAL = {
@@ -201,7 +213,7 @@ def provenance(scores: Scores) -> Table:
             continue
         git, machine = result.about.get("git") or {}, result.about.get("machine") or {}
         commit = (git.get("commit") or "unknown")[:10] + (" changed" if git.get("dirty") else "")
-        where = f"{machine.get('cpu', 'unknown')} x {machine.get('usable_cores', '?')}"
+        where = f"{machine['cpu']} x {machine.get('usable_cores', '?')}" if machine else "unknown"
         packages = result.about.get("packages") or {}
         versions = ", ".join(f"{x} {packages[x]}" for x in ("jax", "mujoco") if x in packages)
         kinds.setdefault((agent, commit, where, versions), []).append(result)

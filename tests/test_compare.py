@@ -14,7 +14,6 @@ from scipy.stats import binom
 
 from benchmarks import collect, compare, report, scores
 from rl import record, stats
-from rl.adastop import AdaStop
 from tests.test_search import told
 
 
@@ -204,8 +203,8 @@ def test_what_is_spoilt_is_left_out_and_named(tmp_path: Path) -> None:
 def tables(results: list[collect.Result]) -> list[str]:
     made = scores.score(results, None, 2)
     pairs = list(combinations(made.agents, 2))
-    parts = report.contents(made, collect.Collected(results), pairs, AdaStop(2, 2))
-    return [table.markdown() for table in parts]
+    parts = report.contents(made, None, pairs)
+    return [table.markdown() for part in parts for table in part]
 
 
 def test_records_stand_for_their_directories(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def latex(text: str) -> Cells:
     names = {r"\textbackslash{}": "\0", r"\textasciitilde{}": "~", r"\textasciicircum{}": "^"}
     found: Cells = {}
     for part in text.split(r"\begin{table}")[1:]:
-        columns = re.findall(r"\\begin\{tabular\}\{(lr*)\}", part)[0]
+        columns = re.findall(r"\\begin\{tabular\}\{(l[lr]*)\}", part)[0]
         inside = part[part.index(r"\toprule") + 8 : part.index(r"\bottomrule")]
         rows = found[re.findall(r"\\caption\{(.*)\}\n", part)[0]] = []
         for row in inside.replace(r"\midrule", "").split(" \\\\\n")[:-1]:

@@ -150,6 +150,8 @@ def test_random_settings_lie_in_their_ranges_and_can_be_drawn_again() -> None:
     assert {x["word"] for x in found} == {"a", "b"}
     assert {x["wide"] for x in found} <= {str(i) for i in range(1, 65)}
     assert 0.4 < np.mean([int(x["wide"]) < 8 for x in found]) < 0.6
+    again = search.settings(args, real={"whole"})  # a flag that takes any number
+    assert not all(float(x["whole"]).is_integer() for x in again)
     real = np.array([float(x["real"]) for x in found])
     rate = np.log10([float(x["rate"]) for x in found])
     for values, low, high in ((real, -1, 2), (rate, -5, -1)):
@@ -166,7 +168,7 @@ def test_random_settings_lie_in_their_ranges_and_can_be_drawn_again() -> None:
         ({"over": ("bonus=1", "bonus=2")}, "each flag once"),
         ({"over": ("bonus=1..2",)}, "is a range: give --random too"),
         ({"over": ("bonus=2..1",), "random": 2}, "--over bonus=2..1: a range is LOW..HIGH"),
-        ({"over": ("bonus=0..1:log",), "random": 2}, "a range is .* above 0"),
+        ({"over": ("bonus=0..1:log",), "random": 2}, "a range is .* above 0, LOW..HIGH:log"),
         ({"over": ("bonus=1..2:exp",), "random": 2}, "a range is LOW..HIGH"),
         ({"over": ("bonus=a..b",), "random": 2}, "a range is LOW..HIGH"),
         ({"over": ("bogus=1,2",)}, "bogus"),
@@ -174,7 +176,7 @@ def test_random_settings_lie_in_their_ranges_and_can_be_drawn_again() -> None:
         ({"only": ("Ant-v5",)}, "has no such task"),
         ({"seeds": 0}, "at least 1"),
         ({"fresh": 0}, "at least 1"),
-        ({"random": -1}, "at least 1"),
+        ({"random": -1}, "--random is -1; it takes a count"),
         ({"stop": "adastop"}, "no --stop"),
         ({"jobs": -1}, "no number below 0"),
     ],

@@ -27,11 +27,17 @@ def written(tmp_path: Path, text: str) -> str:
     [
         ("about = ", "is no TOML"),
         ("about = 'x'\n", "lacks tasks"),
-        (SAC, "lacks about"),
+        (HEAD + "memory_gb = -1\n" + SAC, "memory_gb is -1.0; it takes a number above 0"),
+        (HEAD + "seeds = true\n" + SAC, "seeds is True; it takes a number"),
+        (HEAD + "pairs = [['a', 'a']]\n" + SAC, "pairs has a beside itself"),
+        (HEAD + "name = '..'\n" + SAC, "a suite's name is that of a directory"),
+        (GOOD.replace("agents.a", "agents.'..'"), "a name has letters"),
+        (GOOD.replace("sac", "../x"), "there is no experiment '../x'"),
+        (GOOD.replace("sac", "os.path"), "os.path is no experiment: it has no Args"),
         (GOOD.replace("steps = 100\n", ""), "agents.a has no steps"),
         (GOOD.replace("Hopper", "Hoper"), "on Hoper-v5: Unknown environment 'Hoper-v5'. Did you"),
-        (GOOD.replace("sac", "sak"), "there is no experiment sak"),
-        (GOOD.replace("sac", "no.such"), "there is no experiment no.such"),
+        (GOOD.replace("sac", "sak"), "there is no experiment 'sak'"),
+        (GOOD.replace("sac", "no.such"), "there is no experiment 'no.such'"),
         (GOOD + "flags = { agent.lrr = 1 }", "Unrecognized options: --agent.lrr"),
         (GOOD + "flags = { num-envs = 'x' }", "Error parsing --num-envs"),
         (GOOD + "flags = { threads = 2 }", "threads is not a suite's to set here"),
@@ -44,7 +50,7 @@ def written(tmp_path: Path, text: str) -> str:
         ),
         (HEAD + "[tasks.Hopper-v5]\n[agents.a]\npublished = 'sac'", "at 100 steps"),
         (GOOD.replace("agents.a", "agents.'a/b'"), "a name has letters"),
-        (HEAD + "sedes = 3\n" + SAC, "has no setting sedes; it has name, about"),
+        (HEAD + "sedes = 3\n" + SAC, "has no setting sedes; it has name, tasks"),
         (HEAD + "seeds = '3'\n" + SAC, "seeds is '3'"),
         (HEAD + "seeds = 0\n" + SAC, "seeds is 0; it takes at least 1"),
         (HEAD + "pairs = [['a', 'b']]\n" + SAC, "pairs names b; there is no such agent"),
@@ -69,6 +75,8 @@ def test_what_makes_no_sense_is_refused(text: str, why: str, tmp_path: Path) -> 
         ({"jobs": -1}, "--jobs"),
         ({"only": ("b",)}, "--only b: suite mine has no such task or agent"),
         ({"suite": "none"}, "There is no suite none: gym, "),
+        ({"runs": Path(__file__)}, "test_suite.py is no directory that can be written to"),
+        ({"engine": "ray", "address": "127.0.0.1:9"}, "no Ray answers there"),
     ],
 )
 def test_a_sweep_of_nothing_is_refused(more: dict[str, Any], why: str, tmp_path: Path) -> None:
@@ -117,7 +125,7 @@ def returns(counts: dict[str, int], **means: float) -> dict[tuple[str, str], lis
 
 def test_nobody_begins_a_group_before_the_others_have_ended_theirs() -> None:
     agents = {name: Agent(experiment="sac") for name in "abc"}
-    of = Suite("s", "", {"t": Task()}, agents, seeds=7, adastop=AdaStop(3, 4), pairs=(("a", "b"),))
+    of = Suite("s", {"t": Task()}, agents, seeds=7, adastop=AdaStop(3, 4), pairs=(("a", "b"),))
 
     def wanted(**counts: int) -> dict[str, int]:
         found = stop.wanted(of, returns(counts, a=0, b=0, c=0))
@@ -131,7 +139,7 @@ def test_nobody_begins_a_group_before_the_others_have_ended_theirs() -> None:
 
 def test_who_is_told_apart_needs_no_more() -> None:
     agents = {name: Agent(experiment="sac") for name in "abc"}
-    of = Suite("s", "", {"t": Task()}, agents, adastop=AdaStop(5, 4))
+    of = Suite("s", {"t": Task()}, agents, adastop=AdaStop(5, 4))
     known = returns(dict.fromkeys("abc", 5), a=0, b=0, c=20)
     found = stop.wanted(of, known)
     assert {agent: len(seeds) for (_, agent), seeds in found.items()} == {"a": 10, "b": 10, "c": 5}
