@@ -124,10 +124,18 @@ class Inline:
         """What its process would do, in this one; the exit status."""
         _, _, *words = command(unit, self.threads)
         module, before = import_module(unit.program), sys.argv
+
+        def make() -> None:
+            try:
+                module.main(parsed(unit, words, self.threads))
+            except KeyboardInterrupt:  # what the run says of it goes to its log
+                print("stopped: what was finished is kept", file=sys.__stderr__, flush=True)
+                raise
+
         with unit.log.open("a") as log, redirect_stdout(log), redirect_stderr(log):
             sys.argv = [str(module.__file__), *words]
             try:
-                cli.guard(lambda: module.main(parsed(unit, words, self.threads)))
+                cli.guard(make)
             except SystemExit as error:
                 print("" if error.code is None else error.code)
                 return int(error.code not in (None, 0))
@@ -160,12 +168,9 @@ class Processes:
         running, ended = [], []
         for unit, process in self._running:
             code = process.poll() if process else 0
-            if code is None:
-                running.append((unit, process))
-            else:
-                ended.append(Ended(unit, code))
-        self._running = running
-        return ended
+            (running if code is None else ended).append((unit, process, code))
+        self._running = [(unit, process) for unit, process, _ in running]
+        return [Ended(unit, code) for unit, _, code in ended]
 
     def cancel(self) -> None:
         end([process for _, process in self._running if process])

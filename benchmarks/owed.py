@@ -61,8 +61,10 @@ class Args:
 
 def main(args: Args) -> None:
     entries = read(args.file)
+    told = {name: getattr(args, name) for name in ("what", "takes", "bar", "command")}
+    if args.do != "add" and (extra := [name for name, value in told.items() if value]):
+        raise ValueError(f"--{extra[0]} goes with owed add.")
     if args.do == "add":
-        told = {name: getattr(args, name) for name in ("what", "takes", "bar", "command")}
         if lacking := [name for name, value in told.items() if not value]:
             raise ValueError(f"owed add takes --{lacking[0]} too.")
         today = datetime.date.today().isoformat()

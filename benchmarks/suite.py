@@ -130,7 +130,7 @@ def settings(flags: Any, where: str) -> Flags:
     found = dict(manifest.flat(flags))
     for name in found:
         if name.replace("-", "_") in OWN:
-            raise ValueError(f"{where}: {name} is not a suite's to set here.")
+            raise ValueError(f"{where}: {name} is no flag to set here: the sweep gives it.")
     return found
 
 

@@ -130,6 +130,8 @@ def total(progress: Progress, rates: Rates, jobs: int) -> str:
     if rest := len(progress.units) - len(progress.done) - len(progress.failed):
         said += f"; {rest} to make, {jobs} at a time: "
         said += f"about {time_of(took)}" if whole else "for how long is not known"
+    if progress.elsewhere:
+        said += f"; another process makes {len(progress.elsewhere)} of them"
     return said + (f"; {len(progress.failed)} failed" if progress.failed else "")
 
 
@@ -176,7 +178,9 @@ class Watch:
         took, whole = self.rates.left(progress, self.jobs)
         left = f", about {time_of(took)} left" if took and whole else ""
         failed = f", {len(progress.failed)} failed" if progress.failed else ""
-        return f"{len(progress.done)} of {progress.count} runs{failed}{left}"
+        others = len(progress.elsewhere)
+        shared = f", {others} made by another process" if others else ""
+        return f"{len(progress.done)} of {progress.count} runs{failed}{shared}{left}"
 
     def _table(self, progress: Progress) -> Group:
         table = Table(box=None, pad_edge=False)

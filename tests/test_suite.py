@@ -40,8 +40,8 @@ def written(tmp_path: Path, text: str) -> str:
         (GOOD.replace("sac", "no.such"), "there is no experiment 'no.such'"),
         (GOOD + "flags = { agent.lrr = 1 }", "Unrecognized options: --agent.lrr"),
         (GOOD + "flags = { num-envs = 'x' }", "Error parsing --num-envs"),
-        (GOOD + "flags = { threads = 2 }", "threads is not a suite's to set here"),
-        (GOOD + "flags = { when_full = 'stop' }", "when_full is not a suite's to set here"),
+        (GOOD + "flags = { threads = 2 }", "threads is no flag to set here"),
+        (GOOD + "flags = { when_full = 'stop' }", "when_full is no flag to set here"),
         (GOOD + "script = 'sbx_ppo.py'", "takes one of experiment, script and published"),
         (HEAD + "[tasks.Hopper-v5]\n[agents.a]\nscript = 'none.py'", "there is no .*none.py"),
         (
