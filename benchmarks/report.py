@@ -153,9 +153,11 @@ def drawings(scores: Scores, pairs: Sequence[Pair]) -> Iterator[tuple[str, tuple
             about += f"; of {', '.join(without)} no curve is known"
         name = f"{steps:g}".replace("+", "")
         yield f"curves-{name}", (figures.curves(scores, agents, False), f"Mean return {about}")
-        if any(run.wall_s for run in scores.all() if run.agent in agents):
-            drawn = figures.curves(scores, agents, True)
-            yield f"time-{name}", (drawn, f"The same against wall time, {about}")
+        timed = {arm[1] for arm, own in scores.runs.items() if any(run.wall_s for run in own)}
+        if timed & {*agents}:
+            drawn, untimed = figures.curves(scores, agents, True), sorted({*agents} - timed)
+            more = f"; of {', '.join(untimed)} no times are known" if untimed else ""
+            yield f"time-{name}", (drawn, f"The same against wall time, {about}{more}")
         drawn = figures.efficiency(scores, agents)
         yield f"efficiency-{name}", (drawn, f"Sample efficiency: IQM over the tasks {about}")
     yield "intervals", (figures.intervals(scores), "Aggregates over all tasks")

@@ -1,5 +1,6 @@
 """What a report is not made of, and where it is not put."""
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -53,6 +54,10 @@ def test_agents_known_by_their_ends_alone_are_told_beside_the_curves() -> None:
     assert figures.without_curves(made, 9) == ["b"]
     drawn = dict(report.drawings(made, []))
     assert drawn["curves-9"][1].endswith("of b no curve is known")
+    assert "time-9" not in drawn
+    slow = [replace(r, agent="c", wall_s=r.steps) for r in found if r.agent == "a"]
+    drawn = dict(report.drawings(scores.score([*found, *slow], None), []))
+    assert drawn["time-9"][1].endswith("of a no times are known")
 
 
 def test_every_agent_is_in_the_legend_as_wide_as_it_is() -> None:
