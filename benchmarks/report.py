@@ -73,6 +73,8 @@ def main(args: Args) -> None:
     drawn = dict(drawings(scores, pairs))
     title = f"Suite {named.name}" if named else f"Report on {', '.join(args.what)}"
     about = named.about if named else ""
+    # The page first, for it marks the folder as a report's.
+    (out / "index.html").write_text(page(title, about, results, making, drawn, found))
     every = [*results, *making]
     (out / "tables.md").write_text("\n\n".join(table.markdown() for table in every) + "\n")
     (out / "tables.tex").write_text("\n\n".join(table.latex() for table in every) + "\n")
@@ -81,7 +83,6 @@ def main(args: Args) -> None:
             path.unlink()
     for name, (figure, _) in drawn.items():
         figure.savefig(out / f"{name}.png", dpi=110)
-    (out / "index.html").write_text(page(title, about, results, making, drawn, found))
     exports.csv(out, scores)
     for layout in args.export:
         exports.LAYOUTS[layout](out / layout, scores)
