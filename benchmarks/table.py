@@ -45,15 +45,10 @@ class Rates:
     def __init__(self, suite: Suite, done: Iterable[Unit], start: float) -> None:
         self.start = start  # s before a run's own clock begins, about
         self.suite, self._known, self._found = suite, dict[Arm, list[float]](), dict[Arm, float]()
-        self._learnt: set[Unit] = set()
         for unit in done:
             self.learn(unit)
 
     def learn(self, unit: Unit) -> None:
-        """Of a run that is done, once."""
-        if unit in self._learnt:
-            return
-        self._learnt.add(unit)
         facts = facts_of(unit.out)
         if took := seconds(facts):
             rate = unit.steps * len(unit.seeds) / took

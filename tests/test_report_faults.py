@@ -17,7 +17,7 @@ def result(task: str, agent: str, seed: int, curve: tuple[float, ...]) -> Result
     return Result("s", task, agent, agent, seed, steps, (), curve, (1.0 + seed,))
 
 
-def test_a_report_takes_no_file_of_ours_for_its_own(tmp_path: Path) -> None:
+def test_a_report_takes_no_file_of_its_user_for_its_own(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()
     for name in ("tables.md", "index.html", "curves-mine.png"):
@@ -84,7 +84,7 @@ def test_every_agent_is_in_the_legend_as_wide_as_it_is() -> None:
         assert [text.get_text() for text in legend.get_texts()] == agents
 
 
-def test_a_long_table_is_folded_up(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_table_is_folded_up() -> None:
     long = tables.Table("Long", ("a", "b"), [("x", "1")] * (tables.LONG + 1))
     assert "<details><summary>Long: 41 lines" in long.page()
     assert "41 lines: on the page" in report.brief(long)
@@ -92,4 +92,3 @@ def test_a_long_table_is_folded_up(capsys: pytest.CaptureFixture[str]) -> None:
     assert "<details>" not in short.page()
     assert report.brief(short) == short.markdown()
     assert r"\begin{tabular}{lr}" in short.latex()
-    capsys.readouterr()
