@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -16,6 +16,7 @@ import numpy as np
 from typeguard import CollectionCheckStrategy, TypeCheckError, check_type
 
 from benchmarks import plan
+from benchmarks.suite import Measure
 from rl import manifest, runs
 
 SCHEMA = 1  # of records
@@ -38,6 +39,8 @@ class Result:
     took: dict[str, float] = field(default_factory=dict)  # s of compile, train, evaluate, save
     about: dict[str, Any] = field(default_factory=dict)  # commit, packages, machine, and the like
     config: dict[str, Any] = field(default_factory=dict)
+    success: tuple[float, ...] = ()  # of the same episodes as `final`, where a task can be done
+    success_curve: tuple[float, ...] = ()  # [K]
 
     @property
     def arm(self) -> plan.Arm:
@@ -48,6 +51,14 @@ class Result:
         if last == 1:
             return float(np.mean(self.final))
         return float(np.mean(self.curve[-last:])) if len(self.curve) >= last else float("nan")
+
+    def by(self, what: Measure) -> "Result":
+        """It, its curve and its end being of returns or of successes."""
+        if what == "return":
+            return self
+        if not self.success:
+            raise ValueError(f"{self.agent} on {self.task} tells no success to score it by.")
+        return replace(self, final=self.success, curve=self.success_curve)
 
 
 @dataclass
@@ -109,11 +120,15 @@ def _seeds(out: Path, facts: dict[str, Any]) -> Iterator[Result]:
     means, finals = means.reshape(-1, len(seeds)), np.asarray(facts["eval_returns"], float)
     if not np.isfinite(finals := finals.reshape(len(seeds), -1)).all():
         raise ValueError("its last evaluation is no number")
+    done = np.asarray(facts.get("eval_successes", []), float).reshape(len(seeds), -1)
+    share = np.array([row["eval_success"] for row in rows if "eval_success" in row], float)
+    share = share.reshape(-1, len(seeds))
     for i, seed in enumerate(seeds):
         yield Result(
             suite, task, agent, identity, seed, tuple(row["step"] for row in rows),
             tuple(row["wall_s"] for row in rows), tuple(means[:, i].tolist()),
             tuple(finals[i].tolist()), took, about, facts.get("config", {}),
+            tuple(done[i].tolist()), tuple(share[:, i].tolist()),
         )  # fmt: skip
 
 
@@ -138,6 +153,8 @@ def records(path: Path) -> list[Result]:
 def _recorded(row: dict[str, Any]) -> Result:
     made = {}
     for name, kind in get_type_hints(Result).items():
+        if name.startswith("success") and name not in row:
+            continue  # of a task that is never done, or an old record
         value = tuple(row[name]) if isinstance(row[name], list) else row[name]
         made[name] = check_type(value, kind, collection_check_strategy=EVERY)
     result = Result(**made)
@@ -189,6 +206,6 @@ def brief(result: Result) -> dict[str, Any]:
         "packages": {name: packages[name] for name in ("jax", "mujoco") if name in packages},
     }  # fmt: skip
     told["config"] = {k: v for k, v in told["config"].items() if k not in ("out", "resume")}
-    for name in ("curve", "final"):
+    for name in ("curve", "final", "success", "success_curve"):
         told[name] = [float(f"{x:.7g}") for x in told[name]]
-    return told
+    return {k: v for k, v in told.items() if v or not k.startswith("success")}

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 from benchmarks import plan
 from benchmarks.plan import Unit
+from benchmarks.process import undisturbed
 from benchmarks.suite import arguments
 from experiments import cli
 from rl import runs
@@ -162,7 +163,8 @@ class Processes:
         self._running: list[tuple[Unit, subprocess.Popen[bytes] | None]] = []
 
     def submit(self, unit: Unit) -> None:
-        self._running.append((unit, start(unit, self.threads)))
+        with undisturbed():  # or one that just began would be left behind
+            self._running.append((unit, start(unit, self.threads)))
 
     def poll(self) -> list[Ended]:
         running, ended = [], []

@@ -98,7 +98,7 @@ def curves(scores: Scores, agents: Sequence[str], wall: bool) -> Figure:
         ax.set_title(task, fontsize=9)
         ax.ticklabel_format(axis="x", style="sci", scilimits=(-2, 4))
     figure.supxlabel("minutes" if wall else "environment steps", fontsize=9)
-    figure.supylabel("return", fontsize=9)
+    figure.supylabel(scores.what, fontsize=9)
     _legend(figure, axes)
     return figure
 

@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,24 @@ def guard(main: Callable[[], None]) -> None:
     except KeyboardInterrupt:
         print("\nstopped: what was finished is kept", file=sys.stderr)
         sys.exit(130)  # as shells have it
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """What is asked of this process by SIGINT or SIGTERM meanwhile, it does afterwards."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked, before = list[int](), dict[int, Any]()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before[number] = signal.signal(number, lambda number, _: asked.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in asked:
+            signal.raise_signal(number)
 
 
 @dataclass(frozen=True)

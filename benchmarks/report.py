@@ -153,7 +153,10 @@ def drawings(scores: Scores, pairs: Sequence[Pair]) -> Iterator[tuple[str, tuple
         if without := figures.without_curves(scores, steps):
             about += f"; of {', '.join(without)} no curve is known"
         name = f"{steps:g}".replace("+", "")
-        yield f"curves-{name}", (figures.curves(scores, agents, False), f"Mean return {about}")
+        yield (
+            f"curves-{name}",
+            (figures.curves(scores, agents, False), f"Mean {scores.what} {about}"),
+        )
         timed = {arm[1] for arm, own in scores.runs.items() if any(run.wall_s for run in own)}
         if timed & {*agents}:
             drawn, untimed = figures.curves(scores, agents, True), sorted({*agents} - timed)

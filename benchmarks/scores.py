@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.collect import Collected, Result, collect
 from benchmarks.plan import Arm
-from benchmarks.suite import Suite, pairs_of, published, resolve, steps_of
+from benchmarks.suite import Measure, Suite, pairs_of, published, resolve, steps_of
 from rl import manifest
 
 
@@ -23,6 +23,7 @@ class Scores:
     ranges: dict[str, tuple[float, float]]  # returns that score 0 and 1
     ranged: bool  # by who made the suite; or by the least and the greatest return of all runs
     last: int  # evaluations that a score is the mean of
+    what: Measure = "return"  # and what of their episodes
 
     def returns(self, task: str, agent: str) -> np.ndarray:
         """Of each seed [runs]; none where nothing was run."""
@@ -78,7 +79,7 @@ def score(results: Iterable[Result], suite: Suite | None, last: int = 1) -> Scor
     """Results by task and agent, those of a suite in its order and with its ranges."""
     runs: dict[Arm, list[Result]] = {}
     for result in results if suite else ():
-        runs.setdefault(result.arm, []).append(result)
+        runs.setdefault(result.arm, []).append(result.by(suite.score if suite else "return"))
     runs = runs or _apart(list(results))
     tasks, agents = (tuple(dict.fromkeys(arm[i] for arm in sorted(runs))) for i in (0, 1))
     ranges: dict[str, tuple[float, float]] = {}
@@ -92,7 +93,8 @@ def score(results: Iterable[Result], suite: Suite | None, last: int = 1) -> Scor
         ranges = {name: task.range for name, task in suite.tasks.items() if task.range}
     order = [arm for arm in product(tasks, agents) if runs.get(arm)]
     ranked = {arm: tuple(sorted(runs[arm], key=lambda r: r.seed)) for arm in order}
-    made = Scores(tasks, agents, ranked, {}, all(task in ranges for task in tasks), last)
+    what = suite.score if suite else "return"
+    made = Scores(tasks, agents, ranked, {}, all(task in ranges for task in tasks), last, what)
     return replace(made, ranges={task: ranges.get(task) or _spread(made, task) for task in tasks})
 
 

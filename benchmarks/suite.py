@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from itertools import combinations
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from typeguard import TypeCheckError, check_type
 
@@ -26,11 +26,12 @@ NAME = re.compile(r"\w[\w.,=+-]*")  # of an agent: it names a directory
 MODULE = re.compile(r"\w+(\.\w+)*")
 OWN = {*manifest.HOST, "env", "steps"}  # flags that a sweep gives by itself
 Flags = dict[str, Any]
+Measure = Literal["return", "success"]
 
 
 @dataclass(frozen=True)
 class Task:
-    range: tuple[float, float] | None = None  # returns that score 0 and 1
+    range: tuple[float, float] | None = None  # means that score 0 and 1
     flags: Flags = field(default_factory=dict)  # of every experiment on it
 
 
@@ -55,6 +56,7 @@ class Suite:
     about: str = ""
     steps: int = 0  # environment steps, of an agent that has none of its own
     seeds: int = 5
+    score: Measure = "return"  # what a run comes to: the mean of its returns, or of its successes
     last: int = 1  # evaluations, of whose mean a run's score is; never the best
     group: int = 1  # seeds in a run, side by side: more pay on an accelerator
     threads: int = 1  # of a run

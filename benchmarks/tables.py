@@ -105,7 +105,7 @@ def returns(scores: Scores) -> Table:
         rows.append((task, *cells))
     what = "last evaluation" if scores.last == 1 else f"mean of the last {scores.last} evaluations"
     note = f"Mean of the {what} over seeds, 95% bootstrap interval, and number of seeds."
-    return Table("Return", ("task", *scores.agents), rows, note)
+    return Table(scores.what.capitalize(), ("task", *scores.agents), rows, note)
 
 
 def aggregates(scores: Scores) -> Table:
@@ -121,7 +121,11 @@ def aggregates(scores: Scores) -> Table:
             low, high = stats.bootstrap(statistic, found, times=TIMES)
             cells.append(f"{statistic(found):.2f} [{low:.2f}, {high:.2f}]")
         rows.append((agent, f"{scores.steps(agent):,}", str(len(found)), *cells))
-    unit = "the ranges of the suite" if scores.ranged else "the least and greatest return of a run"
+    unit = (
+        "the ranges of the suite"
+        if scores.ranged
+        else f"the least and greatest {scores.what} of a run"
+    )
     note = (
         f"Over {', '.join(tasks)}, in units of {unit}, with stratified 95% bootstrap intervals; of "
         "each task as many seeds as of the one that has fewest."

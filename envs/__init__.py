@@ -37,6 +37,12 @@ from envs.locomotion.getup import Getup
 from envs.locomotion.joystick import Joystick
 from envs.locomotion.sim_to_real import DRAWN, WALKING
 from envs.locomotion.walking import ROUGH
+from envs.manipulation.peg_insertion import PegInsertion
+from envs.manipulation.pick_cube import PickCube
+from envs.manipulation.push_t import PushT
+from envs.manipulation.reach import Reach
+from envs.manipulation.small import NEARBY, SMALL_CUBE
+from envs.manipulation.stack import Stack
 from envs.physics.native import Native
 from envs.simulation import Simulation
 from envs.task import Task, TaskSpec
@@ -68,6 +74,13 @@ TASKS: dict[str, Callable[..., Task]] = {
     "go2-getup": partial(Getup, "go2", **DRAWN),
     "go2-joystick-flat": partial(Joystick, "go2", "flat", **WALKING),
     "go2-joystick-rough": partial(Joystick, "go2", "rough", weights=ROUGH, **WALKING),
+    "panda-peg-insertion": partial(PegInsertion, "panda"),
+    "panda-pick-cube": partial(PickCube, "panda"),
+    "panda-push-t": partial(PushT, "panda"),
+    "panda-reach": partial(Reach, "panda"),
+    "panda-stack": partial(Stack, "panda"),
+    "so101-pick-cube": partial(PickCube, "so101", **SMALL_CUBE),
+    "so101-reach": partial(Reach, "so101", **NEARBY),
 }
 BACKENDS = ("native", "mjx")
 KINDS: dict[Any, tuple[type, str]] = {

@@ -36,7 +36,7 @@ class Simulation:
 
     @property
     def action_dim(self) -> int:
-        return len(self.task.spec.actuators)
+        return len(self.task.spec.actions or self.task.spec.actuators)
 
     @property
     def control_dt(self) -> float:

@@ -45,6 +45,9 @@ class TaskSpec:
     precise: tuple[str, ...] = ()  # those of `fields` read with their rounding remainder as well
     cameras: tuple[Camera, ...] = ()
     command: tuple[tuple[str, str, float, float], ...] = ()  # its numbers: name, unit, least, most
+    achieved: tuple[tuple[str, int], ...] = ()  # what the command asks for, in its order: readings,
+    # and how many of their numbers; of a task that is the same whatever its command is
+    actions: tuple[str, ...] = ()  # an action's numbers, where they are not one for each actuator
     speeds: tuple[float, ...] = ()  # most of each actuator's joint, in its unit a second
     max_tilt: float = 180.0  # degrees; a robot that leans more has failed
     omniscient: bool = False  # its policy sees all that the critic does: a teacher, for no robot

@@ -58,7 +58,7 @@ def parse(args_type: Any, args: list[str]) -> Any:
         args=rest,
         default=args_type(env=envs.make_task(name), env_name=name),
     )
-    if parsed.resume is None:
+    if getattr(parsed, "resume", None) is None:
         return parsed
     if not args[0].startswith("--resume") or len(args) > (1 if "=" in args[0] else 2):
         raise ValueError("--resume takes no other flags: a run goes on with those it has.")

@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -125,7 +126,9 @@ def free(out: Path) -> str:
     return next(x for i in count(1) if (x := f"drive-{i}" if i > 1 else "drive") not in taken)
 
 
-def together(path: Path, script: Path, log: Path, args: Args, *more: str) -> bool:
+def together(
+    path: Path, script: Path, log: Path, args: Args, *more: str, limits: Sequence[str] = ()
+) -> bool:
     """Run the robot, with `more` flags, and its policy against each other, and wait for both.
 
     Whether the policy had it in hand to the end.
@@ -140,7 +143,7 @@ def together(path: Path, script: Path, log: Path, args: Args, *more: str) -> boo
     ])  # fmt: skip
     policy = subprocess.Popen([
         *bridge, "run", str(path), "--robot", address, "--script", str(script),
-        "--runtime", args.runtime,
+        "--runtime", args.runtime, *limits,
     ])  # fmt: skip
     try:
         codes = [process.wait() for process in (robot, policy)]  # each gives up a lost other

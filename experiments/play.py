@@ -5,6 +5,7 @@ python -m experiments.play runs/ppo
 
 import math
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -141,9 +142,30 @@ def judged(env: Env, policy: Policy, params: Params, episodes: int) -> rollout.E
     return rollout.evaluate(env, policy, params, jax.random.key(EVAL_SEED), episodes)
 
 
+def told(episodes: rollout.Episodes) -> tuple[Any, Any, Any]:
+    """Returns, lengths, and whether each had done its task in the end, if that can be."""
+    return episodes.returns, episodes.lengths, episodes.final.get("success")
+
+
 def judge(env: Simulation, policy: Policy, params: Params, episodes: int) -> np.ndarray:
-    """Their returns [episodes]."""
-    return np.asarray(jax.jit(lambda params: judged(env, policy, params, episodes).returns)(params))
+    """Returns [episodes] from those starts."""
+    return verdict(env, policy, params, episodes)[0]
+
+
+def verdict(
+    env: Simulation, policy: Policy, params: Params, episodes: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Returns [episodes] from those starts, and which had done their task in the end."""
+    found = jax.jit(lambda params: told(judged(env, policy, params, episodes)))(params)
+    return np.asarray(found[0]), None if found[2] is None else np.asarray(found[2])
+
+
+def shown(returns: Any, successes: Sequence[np.ndarray | None]) -> None:
+    """Say how good a run's policies are."""
+    print(f"eval_return: {np.mean(returns):.1f}")
+    done = [x for x in successes if x is not None]
+    if done:
+        print(f"eval_success: {np.mean(done):.1%} of {np.size(done)} episodes")
 
 
 def conclude(log: record.Record, episodes: int, video: bool) -> None:
@@ -165,10 +187,12 @@ def conclude(log: record.Record, episodes: int, video: bool) -> None:
             "A lower learning rate may mend it."
         )
     loaded = [load(run, seed) for seed in log.manifest["seeds"]]
-    returns = np.stack([judge(*one, episodes) for one in loaded])
+    verdicts = [verdict(*one, episodes) for one in loaded]
+    returns, successes = np.stack([x for x, _ in verdicts]), [x for _, x in verdicts]
     log.update(
         eval_seed=EVAL_SEED, eval_returns=returns, peak_memory_gb=manifest.peak_memory_gb(),
         parameters_sha256=[checkpoint.fingerprint(params) for _, _, params in loaded],
+        **({} if successes[0] is None else {"eval_successes": successes}),
     )  # fmt: skip
     log.spent("evaluate")
     if runs.read_manifest(run).get("eval_returns") is None:
@@ -176,7 +200,7 @@ def conclude(log: record.Record, episodes: int, video: bool) -> None:
     if video:
         log.attempt("video", lambda: film(run, seed=None))
     print(f"play it  python -m experiments.play {run}")
-    print(f"eval_return: {returns.mean():.1f}")
+    shown(returns, successes)
 
 
 def main(args: Args) -> None:
@@ -192,10 +216,11 @@ def main(args: Args) -> None:
         render.view(looks(env.task, args.meshes), poses, env.control_dt)
     elif args.video:
         film(args.run, args.seed, args.meshes)
-    returns = [judge(*load(args.run, seed), args.episodes).mean() for seed in seeds]
+    verdicts = [verdict(*load(args.run, seed), args.episodes) for seed in seeds]
+    returns = [found.mean() for found, _ in verdicts]
     if len(seeds) > 1:
         print("seeds    " + ", ".join(f"{s}: {r:.1f}" for s, r in zip(seeds, returns, strict=True)))
-    print(f"eval_return: {np.mean(returns):.1f}")
+    shown(returns, [x for _, x in verdicts])
 
 
 def _made(config: dict[str, Any], parts: dict[str, type]) -> dict[str, Any]:

@@ -169,7 +169,7 @@ def learn(args: Args, env: Simulation, actor: Params | None, log: record.Record)
             log.spent("train")
             if judge and done * args.evals // phases > (done - 1) * args.evals // phases:
                 judged = jax.device_get(judge(run.agent))
-                log.evaluated(step, judged.returns, judged.lengths)
+                log.evaluated(step, *play.told(judged))
                 log.spent("evaluate")
             if saver.due or stop.asked or done == phases:
                 saver.save(step, run)

@@ -17,7 +17,7 @@ import tyro
 import envs
 from agents.sac import SAC
 from envs.simulation import Simulation
-from experiments import cli, play
+from experiments import cli, play, prior
 from experiments.deploy import Deployer
 from rl import buffer, health, memory, norm, record, rollout
 from rl.env import Env
@@ -41,6 +41,8 @@ class Args:
     n_step: int = 1  # rewards in a target
     learning_starts: int = 10_000  # environment steps of random actions before that
     buffer_size: int = 1_000_000  # environment steps
+    demos: Path | None = None  # of experiments.make_data: half of every batch comes from them
+    hindsight: float = 0.0  # share of what is replayed with a goal that was reached later
     return_bound: float = 0.0  # of returns that vary by 1, in units of which rewards are; 0: as is
     physics: Literal["auto", "native", "mjx"] = "auto"  # auto: native on CPU, else mjx
     threads: int = 0  # for physics and XLA alike; 0: all this process has
@@ -86,7 +88,7 @@ def begin(args: Args, env: Env, key: Key) -> tuple[Run, Transition]:
     return Run(agent, worlds, buffer.add(replay, seen), returns, key, jnp.int32(0)), seen
 
 
-def tick(args: Args, env: Env, run: Run) -> tuple[Run, Any]:
+def tick(args: Args, env: Env, run: Run, demos: prior.Demos = ()) -> tuple[Run, Any]:
     """A few steps of all worlds, and as many of learning as they are worth."""
     act_key, sample_key, learn_key = jax.random.split(jax.random.fold_in(run.key, run.tick), 3)
     steps, updates = pace(args)
@@ -95,7 +97,8 @@ def tick(args: Args, env: Env, run: Run) -> tuple[Run, Any]:
     replay, agent = buffer.add(run.replay, seen), args.agent.observe(run.agent, seen)
     returns = norm.earn(run.returns, seen, args.agent.gamma)
     shape = updates, args.agent.delay, args.batch_size
-    batch = buffer.sample(replay, sample_key, math.prod(shape), args.n_step)
+    count, replays = math.prod(shape), (replay, *demos)
+    batch = prior.batch(env, replays, sample_key, count, args.n_step, args.hindsight)
     if args.return_bound:
         batch = batch._replace(reward=batch.reward / norm.unit(returns, args.return_bound))
     batch = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), batch)
@@ -114,11 +117,13 @@ def pace(args: Args) -> tuple[int, int]:
     return steps, steps * args.updates_per_step // args.agent.delay
 
 
-def phase(args: Args, env: Env, run: Run) -> tuple[Run, Metrics, Transition]:
+def phase(
+    args: Args, env: Env, run: Run, demos: prior.Demos = ()
+) -> tuple[Run, Metrics, Transition]:
     """As many ticks as the host leaves alone, and the rows [K, N, ...] they added."""
 
     def step(run: Run, _: None) -> tuple[Run, Any]:
-        return tick(args, env, run)
+        return tick(args, env, run, demos)
 
     run, (metrics, ends, seen) = jax.lax.scan(step, run, length=plan(args)[1])
     seen = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), seen)
@@ -139,28 +144,31 @@ def plan(args: Args) -> tuple[int, int]:
 def main(args: Args) -> None:
     cli.use_threads(args.threads)
     env = envs.simulate(args.env, args.physics, threads=args.threads)
+    demos, about = prior.demonstrations(args.demos, env, args.env_name, args.hindsight)
 
     def train(part: Args) -> None:
         with cli.record_of(part, env) as log:
-            learn(part, env, log)
+            log.update(**about)
+            learn(part, env, log, demos)
             play.conclude(log, part.eval_episodes, part.video)
 
     cli.in_turn(check(args, env), train)
 
 
-def learn(args: Args, env: Simulation, log: record.Record) -> None:
+def learn(args: Args, env: Simulation, log: record.Record, demos: prior.Demos = ()) -> None:
     """The host's side: look in after each phase, until it is done, stopped or broken."""
     saver, (phases, each) = Saver(log, args.save_s), plan(args)
     deployer = Deployer(env, args.agent.policy(False, env.action_dim), args.env_name)
     log.update(utd=args.updates_per_step / args.num_envs)
-    fresh = jax.jit(cli.over_seeds(lambda key: begin(args, env, key)))
+    world = prior.world(env, args)
+    fresh = jax.jit(cli.over_seeds(lambda key: begin(args, world, key)))
     keys = jax.vmap(jax.random.key)(jnp.array(log.manifest["seeds"]))  # the same alone, in company
     run = args.resume and saver.restore(jax.eval_shape(fresh, keys)[0], cli.step_of(args.resume))
     if run is None:
         run, seen = fresh(keys)
         saver.see(seen)
     log.save(jax.device_get(args.agent.deploy(run.agent)))
-    train = cli.over_seeds(lambda run: phase(args, env, run))
+    train = cli.over_seeds(lambda run: phase(args, world, run, demos))
     train = jax.jit(train, donate_argnums=0).lower(run).compile()
     mode, deploy = args.agent.policy(False, env.action_dim), args.agent.deploy
     judge = cli.over_seeds(lambda x: play.judged(env, mode, deploy(x), args.eval_episodes))
@@ -181,7 +189,7 @@ def learn(args: Args, env: Simulation, log: record.Record) -> None:
             log.spent("train")
             if judge and done * args.evals // phases > (done - 1) * args.evals // phases:
                 judged = jax.device_get(judge(run.agent))
-                log.evaluated(step, judged.returns, judged.lengths)
+                log.evaluated(step, *play.told(judged))
                 log.spent("evaluate")
             if saver.due or stop.asked or done == phases:
                 saver.save(step, run)
@@ -205,7 +213,7 @@ def first_rows(args: Args) -> int:
     return max(-(-args.learning_starts // args.num_envs), args.n_step)
 
 
-def check(args: Args, env: Env) -> list[Args]:
+def check(args: Args, env: Simulation) -> list[Args]:
     """Refuse what makes no sense, before anything is made; seeds in groups that fit in memory."""
     cli.at_least(1, args, "steps", "seeds", "num_envs", "updates_per_step", "batch_size")
     cli.at_least(1, args, "n_step", "buffer_size", "eval_episodes")
@@ -227,8 +235,8 @@ def check(args: Args, env: Env) -> list[Args]:
             f"--steps is {args.steps:,}; learning starts after {first * args.num_envs:,}: "
             "lower --learning-starts, or --n-step or --num-envs where they need more."
         )
-    least = replace(args, buffer_size=first * args.num_envs)
-    _, seen = jax.eval_shape(lambda key: begin(least, env, key), jax.random.key(0))
+    least, world = replace(args, buffer_size=first * args.num_envs), prior.world(env, args)
+    _, seen = jax.eval_shape(lambda key: begin(least, world, key), jax.random.key(0))
     read = pace(args)[1] * args.agent.delay * args.batch_size * args.n_step  # in a tick
     return cli.groups(
         args,

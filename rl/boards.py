@@ -17,10 +17,11 @@ TAGS = {
     "steps_per_s": "charts/SPS", "updates": "charts/updates", "lr": "charts/learning_rate",
     "kl": "losses/approx_kl", "clip_fraction": "losses/clipfrac", "q": "losses/qf_values",
     "eval_return": "eval/episodic_return", "eval_length": "eval/episodic_length",
+    "eval_success": "eval/success",
     "episodes": "charts/episodes", "failed": "charts/failed",
     "reused_starts": "charts/reused_starts",
 }  # fmt: skip
-NOT_SHOWN = ("step", "wall_s", "returns", "lengths")
+NOT_SHOWN = ("step", "wall_s", "returns", "lengths", "successes")
 
 
 def shown(row: dict[str, Any], seeds: int) -> Iterator[tuple[str, np.ndarray]]:

@@ -33,19 +33,51 @@ def add(buffer: Buffer, seen: Transition) -> Buffer:
     return jax.lax.scan(write, buffer, seen)[0]
 
 
-def sample(buffer: Buffer, key: Key, count: int, length: int = 1) -> Transition:
-    """`count` windows of `length` consecutive steps of a world, uniformly: [count, length, ...].
+class Place(NamedTuple):
+    """Where windows begin: leaves [B]."""
 
-    A window may run on over the end of an episode, whose last step says so.  Needs at least
-    `length` rows.
+    row: Array  # as they were counted when they were written
+    world: Array
+
+
+def places(buffer: Buffer, key: Key, count: int, length: int = 1) -> Place:
+    """Where `count` windows of `length` consecutive steps of a world begin, drawn uniformly.
+
+    Needs at least `length` rows.
     """
     rows, worlds = buffer.data.reward.shape
     row_key, world_key = jax.random.split(key)
     oldest = jnp.maximum(buffer.written - rows, 0)
-    first = jax.random.randint(row_key, (count, 1), oldest, buffer.written - length + 1)
-    world = jax.random.randint(world_key, (count, 1), 0, worlds)
-    row = (first + jnp.arange(length)) % rows
-    return jax.tree.map(lambda ring: ring[row, world], buffer.data)
+    row = jax.random.randint(row_key, (count,), oldest, buffer.written - length + 1)
+    return Place(row, jax.random.randint(world_key, (count,), 0, worlds))
+
+
+def windows(buffer: Buffer, at: Place, length: int = 1) -> Transition:
+    """What begins at these places: [B, length, ...].
+
+    A window may run on over the end of an episode, whose last step says so.
+    """
+    row = (at.row[:, None] + jnp.arange(length)) % buffer.data.reward.shape[0]
+    return jax.tree.map(lambda ring: ring[row, at.world[:, None]], buffer.data)
+
+
+def sample(buffer: Buffer, key: Key, count: int, length: int = 1) -> Transition:
+    """`count` windows of `length` steps, drawn uniformly: [count, length, ...]."""
+    return windows(buffer, places(buffer, key, count, length), length)
+
+
+def later(buffer: Buffer, key: Key, at: Place, most: int) -> Place:
+    """A step of each one's episode, from there to its end, or the newest, drawn uniformly.
+
+    `most`: steps that an episode may have.
+    """
+    rows = at.row[:, None] + jnp.arange(most)
+    ring, world = rows % buffer.data.reward.shape[0], at.world[:, None]
+    over = buffer.data.terminated[ring, world] | buffer.data.truncated[ring, world]
+    same = (jnp.cumsum(over, 1) - over == 0) & (rows < buffer.written)
+    left = same.sum(1)
+    ahead = jnp.floor(jax.random.uniform(key, left.shape) * left).astype(jnp.int32)
+    return at._replace(row=at.row + jnp.minimum(ahead, left - 1))
 
 
 def mix(parts: Sequence[Transition]) -> Transition:

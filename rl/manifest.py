@@ -26,6 +26,8 @@ SCHEMA = 3
 AT_THE_END = ("eval_seed", "eval_returns", "peak_memory_gb", "parameters_sha256", "seal")
 # Settings that say where and how a run is made, and not what comes of it.
 HOST = ("out", "resume", "seed", "seeds", "threads", "track", "video", "save_s", "when_full")
+# Settings that came after the first runs, and what they were before: those runs stay the same.
+LATER = {"demos": None, "hindsight": 0.0}
 SETTINGS = ("JAX_", "XLA_", "NPROC", "OMP_", "MUJOCO_GL", "CUDA_VISIBLE_DEVICES")
 
 
@@ -67,7 +69,11 @@ def _packages() -> dict[str, str]:
 
 def identity(config: Mapping[str, Any]) -> str:
     """The hash of a plain configuration, the same for all seeds and hosts."""
-    told = {name: part for name, part in config.items() if name not in HOST}
+    told = {
+        name: part
+        for name, part in config.items()
+        if name not in HOST and (name not in LATER or part != LATER[name])
+    }
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 

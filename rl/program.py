@@ -185,6 +185,7 @@ def _select(which: Any, *cases: Any) -> np.ndarray:
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "abs": np.abs,
     "add": np.add,
+    "atan2": np.arctan2,
     "and": np.bitwise_and,
     "broadcast_in_dim": _broadcast,
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),

@@ -153,11 +153,16 @@ class Record:
         self.failed += float(np.sum(row.get("failed", 0)))
         self._bar(row)
 
-    def evaluated(self, step: int, returns: np.ndarray, lengths: np.ndarray) -> None:
+    def evaluated(
+        self, step: int, returns: np.ndarray, lengths: np.ndarray, success: np.ndarray | None = None
+    ) -> None:
         """Append an evaluation: every episode [seeds, episodes], and the means."""
+        episodes = {"returns": returns, "lengths": lengths}
         means = {"eval_return": returns.mean(1), "eval_length": lengths.mean(1)}
         self.judged = means["eval_return"]
-        self._append("evals.jsonl", step, means | {"returns": returns, "lengths": lengths})
+        if success is not None:  # of a task that can be done
+            means["eval_success"], episodes["successes"] = success.mean(1), success
+        self._append("evals.jsonl", step, means | episodes)
 
     def spent(self, on: str) -> None:
         """Count the seconds since the last call as spent `on` that, in all tries of the run."""

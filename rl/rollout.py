@@ -30,6 +30,7 @@ class Episodes(NamedTuple):
     failed: Array  # [] worlds the simulation gave up
     reused: Array  # [] starts used more than once, by worlds that ended twice with one prepared
     metrics: Metrics = {}  # noqa: RUF012 (never written to) of `evaluate`: means over each episode
+    final: Metrics = {}  # noqa: RUF012 of `evaluate`: of each episode's last step
 
     def means(self) -> dict[str, Array]:
         """Return and length over the ended episodes (NaN if none), and the counts."""
@@ -110,6 +111,7 @@ def evaluate(env: Env, policy: Policy, params: Params, key: Key, episodes: int) 
         alive: Array
         failed: Array
         metrics: Metrics  # summed
+        final: Metrics
         t: Array
 
     def running(loop: Loop) -> Array:
@@ -126,16 +128,17 @@ def evaluate(env: Env, policy: Policy, params: Params, key: Key, episodes: int) 
         worlds = Worlds(state, carry, total, worlds.episode_length + alive)
         now = jax.tree.map(lambda x: jnp.where(alive, x, 0), state.metrics)
         metrics = jax.tree.map(jnp.add, loop.metrics, now)
+        final = jax.tree.map(lambda new, old: jnp.where(alive, new, old), state.metrics, loop.final)
         failed = loop.failed + now.get("failed", jnp.zeros(())).sum()
-        return Loop(worlds, alive & ~state.done, failed, metrics, loop.t + 1)
+        return Loop(worlds, alive & ~state.done, failed, metrics, final, loop.t + 1)
 
     metrics = jax.tree.map(jnp.zeros_like, worlds.state.metrics)
-    loop = Loop(worlds, jnp.ones(episodes, bool), jnp.float32(0), metrics, jnp.int32(0))
+    loop = Loop(worlds, jnp.ones(episodes, bool), jnp.float32(0), metrics, metrics, jnp.int32(0))
     loop = jax.lax.while_loop(running, tick, loop)
     lengths = loop.worlds.episode_length
     metrics = jax.tree.map(lambda x: x / lengths, loop.metrics)
     returns = loop.worlds.episode_return
-    return Episodes(~loop.alive, returns, lengths, loop.failed, jnp.int32(0), metrics)
+    return Episodes(~loop.alive, returns, lengths, loop.failed, jnp.int32(0), metrics, loop.final)
 
 
 def _restart(env: Env, state: State, pool: State | None) -> State:

@@ -139,7 +139,13 @@ def modules_behind(name: str) -> list[Path]:
 
 
 OFFERS = {  # names of which a user takes one
-    "envs/__init__.py": ("envs.gym_mujoco.", "envs.dmc.", "envs.locomotion.", "envs.adapters."),
+    "envs/__init__.py": (
+        "envs.gym_mujoco.",
+        "envs.dmc.",
+        "envs.locomotion.",
+        "envs.manipulation.",
+        "envs.adapters.",
+    ),
     "experiments/play.py": ("agents.", "rl.heads"),
 }
 

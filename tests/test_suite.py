@@ -74,7 +74,7 @@ def test_what_makes_no_sense_is_refused(text: str, why: str, tmp_path: Path) -> 
         ({"seeds": -1}, "--seeds is -1"),
         ({"jobs": -1}, "--jobs"),
         ({"only": ("b",)}, "--only b: suite mine has no such task or agent"),
-        ({"suite": "none"}, "There is no suite none: gym, "),
+        ({"suite": "none"}, "There is no suite none: arms, gym, "),
         ({"runs": Path(__file__)}, "test_suite.py is no directory that can be written to"),
         ({"engine": "ray", "address": "127.0.0.1:9"}, "no Ray answers there"),
     ],

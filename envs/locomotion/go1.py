@@ -5,7 +5,8 @@ Masses, inertias, ranges and torques are those of Unitree's description as MuJoC
 (Apache-2.0); motor speeds those of mjlab (Apache-2.0).
 """
 
-from envs.locomotion.quadruped import Ball, Box, Inertial, Motor, Quadruped, Rod
+from envs.locomotion.quadruped import Inertial, Motor, Quadruped
+from envs.shapes import Ball, Box, Rod
 
 GO1 = Quadruped(
     name="go1",

@@ -4,7 +4,8 @@ All facts are those of Unitree's own description and MuJoCo model (BSD-3-Clause)
 which are ours; the motors' speed limits are its URDF's.
 """
 
-from envs.locomotion.quadruped import Ball, Box, Inertial, Motor, Quadruped, Rod
+from envs.locomotion.quadruped import Inertial, Motor, Quadruped
+from envs.shapes import Ball, Box, Rod
 
 GO2 = Quadruped(
     name="go2",

@@ -11,6 +11,8 @@ from typing import NamedTuple
 import mujoco
 import numpy as np
 
+from envs.shapes import Ball, Collider, Vec3, form
+
 LEGS = ("FR", "FL", "RR", "RL")
 LINKS = ("hip", "thigh", "calf")  # each turned by the joint of its name: abduction, flexion, knee
 FEET, BODY = 1, 2  # collision bits: what is to meet the feet, what the rest of the robot
@@ -18,8 +20,6 @@ AXES = ((1, 0, 0), (0, 1, 0), (0, 1, 0))
 JOINTS = tuple(f"{leg}_{link}" for leg in LEGS for link in LINKS)
 ANGLES, SPEEDS = (tuple(f"{joint}_{what}" for joint in JOINTS) for what in ("pos", "vel"))
 FOOT_AT, FOOT_VELOCITY = (tuple(f"{leg}_foot_{what}" for leg in LEGS) for what in ("pos", "linvel"))
-
-Vec3 = tuple[float, float, float]
 
 
 class Inertial(NamedTuple):
@@ -30,28 +30,6 @@ class Inertial(NamedTuple):
     principal: Vec3  # kg m^2, about the centre of mass
     axes: tuple[float, float, float, float]  # of the principal moments, as a quaternion wxyz
     handed: bool = True  # the right one is the left one's mirror image; else the same part
-
-
-class Ball(NamedTuple):
-    radius: float  # m
-    at: Vec3
-
-
-class Box(NamedTuple):
-    half: Vec3  # m
-    at: Vec3 = (0.0, 0.0, 0.0)
-
-
-class Rod(NamedTuple):
-    """A capsule, or with flat ends a cylinder."""
-
-    radius: float  # m
-    start: Vec3
-    end: Vec3
-    flat: bool = False
-
-
-Collider = Ball | Box | Rod
 
 
 class Motor(NamedTuple):
@@ -205,14 +183,4 @@ def put_shape(
     """Give `body` colliders mirrored by `flip`; they meet what asks for BODY."""
     for i, part in enumerate(shape, 1):
         geom = body.add_geom(name=f"{name}_{i}", contype=0, conaffinity=BODY, condim=3, mass=0)
-        match part:
-            case Ball(radius, at):
-                geom.type, geom.size[0] = mujoco.mjtGeom.mjGEOM_SPHERE, radius
-                geom.pos = flip * at
-            case Box(half, at):
-                geom.type, geom.size, geom.pos = mujoco.mjtGeom.mjGEOM_BOX, half, flip * at
-            case Rod(radius, start, end, flat):
-                kind = mujoco.mjtGeom
-                geom.type = kind.mjGEOM_CYLINDER if flat else kind.mjGEOM_CAPSULE
-                geom.size[0] = radius
-                geom.fromto = np.concatenate([flip * start, flip * end])
+        form(geom, part, flip)

@@ -24,6 +24,7 @@ class Limits:
     max_tilt: float = 180.0  # degrees, if the policy's task has no less
     damping: float = 2.0  # N m s/rad, of each motor that is damped
     speed: float = 1.0  # share of the joints' speeds that targets may move at
+    torque: float = 1.0  # times a motor's own that a target may ask for; more, of those that cut it
 
     def check(self) -> None:
         """Raise ValueError unless each limits something, and not all."""
@@ -33,6 +34,7 @@ class Limits:
             ("max_tilt", 0 < self.max_tilt <= 180, "degrees above 0, at most 180"),
             ("damping", 0 < self.damping <= 100, "N m s/rad above 0, at most 100"),
             ("speed", 0.01 <= self.speed <= 1, "a share from 0.01 to 1"),
+            ("torque", 0.01 <= self.torque <= 100, "a factor from 0.01 to 100"),
         ):
             if not good:
                 raise ValueError(f"limits.{name} is {getattr(self, name)}; it takes {what}.")
@@ -46,7 +48,8 @@ class Limiter:
         self.spec, self.limits = spec, limits
         column = lambda name: np.array([getattr(a, name) for a in spec.actuators])  # noqa: E731
         self.low, self.high, self.rest = column("low"), column("high"), column("rest")
-        self.kp, self.kd, self.torque = column("kp"), column("kd"), column("torque")
+        self.kp, self.kd = column("kp"), column("kd")
+        self.torque = limits.torque * column("torque")
         self.step = limits.speed * column("speed") * spec.control_dt  # most change in a tick
         self.max_tilt = min(limits.max_tilt, spec.max_tilt)
         self.reset()

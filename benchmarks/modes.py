@@ -1,0 +1,135 @@
+"""Whether the several ways of an expert can be told apart in its data: paths, clustered.
+
+python -m benchmarks.modes data/panda-pick-cube.npz --out modes.png
+
+An episode is what the tool's path is off the straight way, to the thing it moves and on from there;
+or, of a thing that is pushed, how much of its way and of its turn is left as it goes.  The expert's
+ways are unseen by who clusters.
+"""
+
+from dataclasses import dataclass
+from itertools import permutations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tyro
+from scipy.cluster.vq import kmeans2
+
+from benchmarks.process import guard
+from rl.data import dataset
+from rl.data.dataset import Dataset
+
+POINTS = 24  # that a path is resampled to
+STIRRED = 0.01  # m from where it was, of a thing that was touched
+REACH = 0.1  # m of a thing that turns, to weigh its turn against its way
+READINGS = "obs/world/raw/"
+COLOURS = "tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple"
+
+
+@dataclass(frozen=True)
+class Args:
+    data: tyro.conf.Positional[Path]
+    out: Path | None = None  # a picture
+
+
+class Clusters(NamedTuple):
+    """What came of it."""
+
+    paths: list[np.ndarray]  # [E] of [POINTS, 3] m, of the tool
+    seen: np.ndarray  # [E, F] principal components of what is clustered
+    found: np.ndarray  # [E] cluster of each episode, numbered as the way that it fits best
+    ways: np.ndarray  # [E] as the expert had it
+
+    @property
+    def agreement(self) -> float:
+        """Share of the episodes that lie in the cluster of their way."""
+        return float((self.found == self.ways).mean())
+
+
+def clustered(data: Dataset) -> Clusters:
+    """The episodes of a dataset by what the tool does on its way, or what it does to a thing."""
+    ends = np.cumsum(data.episodes["length"])
+    spans = [slice(a, b) for a, b in zip(ends - data.episodes["length"], ends, strict=True)]
+    read = {name.removeprefix(READINGS): x for name, x in data.steps.items() if READINGS in name}
+    thing = next((n.removesuffix("_linvel") for n in read if n.endswith("_linvel")), "tool")
+    routes = [read["tool_pos"][span] for span in spans]
+    if f"{thing}_ahead" in read:  # which is turned as it is moved
+        telling = [left(read[f"{thing}_pos"][x], read[f"{thing}_ahead"][x]) for x in spans]
+    else:
+        telling = [detours(read["tool_pos"][x], read[f"{thing}_pos"][x]) for x in spans]
+    features = np.stack([x.ravel() for x in telling])
+    u, scale, _ = np.linalg.svd(features - features.mean(0), full_matrices=False)
+    seen, ways, count = u[:, :2] * scale[:2], data.episodes["way"], len(data.facts["ways"])
+    tries = [
+        kmeans2(seen[:, :1], count, minit="++", rng=np.random.default_rng(i)) for i in range(20)
+    ]
+    best = min(tries, key=lambda made: float(((seen[:, :1] - made[0][made[1]]) ** 2).sum()))[1]
+    names = max(permutations(range(count)), key=lambda p: (np.array(p)[best] == ways).sum())
+    return Clusters([evenly(x) for x in routes], seen, np.array(names)[best], ways)
+
+
+def evenly(x: np.ndarray) -> np.ndarray:
+    """A path [T, D] at POINTS places of equal distance along it."""
+    gone = np.concatenate([[0], np.cumsum(np.linalg.norm(np.diff(x, axis=0), axis=1))])
+    at = np.linspace(0, gone[-1], POINTS)
+    return np.stack([np.interp(at, gone, column) for column in x.T], 1)
+
+
+def detours(tool: np.ndarray, thing: np.ndarray) -> np.ndarray:
+    """How far a tool is off the straight way [2 POINTS, 3], m: to a thing, and on from there."""
+    moved = np.linalg.norm(thing - thing[0], axis=1) > STIRRED
+    first = int(moved.argmax()) if moved.any() else 0
+    legs = [evenly(leg) for leg in (tool[: first + 1], tool[first:])]
+    return np.concatenate([x - np.linspace(x[0], x[-1], POINTS) for x in legs])
+
+
+def left(at: np.ndarray, ahead: np.ndarray) -> np.ndarray:
+    """What is left of a thing's way and of its turn [2, POINTS], as shares, step by step of both
+    together."""
+    turn = np.unwrap(np.arctan2(ahead[:, 1], ahead[:, 0]))
+    far = np.linalg.norm(at[:, :2] - at[-1, :2], axis=1)
+    both = np.stack([far, REACH * np.abs(turn - turn[-1])], 1)
+    return (evenly(both) / np.maximum(both[0], 0.01)).T
+
+
+def picture(path: Path, data: Dataset, made: Clusters) -> None:
+    """Paths from above and from the side by way, and what clusters see."""
+    from matplotlib.figure import Figure  # slow to import
+
+    figure = Figure(figsize=(11, 3.8), layout="constrained")
+    above, side, seen = figure.subplots(1, 3)
+    for way, name in enumerate(data.facts["ways"]):
+        mine, colour = made.ways == way, COLOURS[way]
+        for line, episode in enumerate(np.flatnonzero(mine)):
+            route, label = made.paths[episode], name if line == 0 else None
+            above.plot(route[:, 1], route[:, 0], color=colour, lw=0.6, alpha=0.6, label=label)
+            side.plot(route[:, 1], route[:, 2], color=colour, lw=0.6, alpha=0.6)
+        seen.scatter(*made.seen[mine, :2].T, color=colour, s=14, label=name)
+    wrong = made.found != made.ways
+    seen.scatter(*made.seen[wrong, :2].T, s=60, facecolors="none", edgecolors="k", label="mistaken")
+    above.set(title="tool, from above", xlabel="y, m", ylabel="x, m")
+    side.set(title="from the front", xlabel="y, m", ylabel="z, m")
+    seen.set(title=f"{made.agreement:.0%} clustered with their way", xlabel="first component",
+             ylabel="second")  # fmt: skip
+    figure.legend(*above.get_legend_handles_labels(), loc="outside lower center",
+                  ncols=len(data.facts["ways"]), frameon=False)  # fmt: skip
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+
+
+def main(args: Args) -> None:
+    data = dataset.read(args.data)
+    if len(data.facts.get("ways", [])) < 2 or len(data.episodes["length"]) < 30:
+        raise ValueError(f"{args.data} has no 30 episodes of several ways: nothing to tell apart.")
+    made = clustered(data)
+    counts: list[Any] = [(made.found == i).sum() for i in range(len(data.facts["ways"]))]
+    told = ", ".join(f"{n} {c}" for n, c in zip(data.facts["ways"], counts, strict=True))
+    print(f"clusters {told}\nagree    {made.agreement:.1%} of {len(made.ways)} episodes")
+    if args.out:
+        picture(args.out, data, made)
+        print(f"picture  {args.out}")
+
+
+if __name__ == "__main__":
+    guard(lambda: main(tyro.cli(Args, prog="python -m benchmarks.modes")))

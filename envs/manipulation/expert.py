@@ -1,0 +1,135 @@
+"""Experts that are programs: they do the tasks of arms by the same actions as any policy.
+
+A task says where its tool should go, stage by stage (`plan`), and in how many distinct ways; an
+expert goes there, as fast, as shakily and as mistakenly as it is told to.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from envs.manipulation import kinematics
+from envs.manipulation.plan import TURN, Plan, wrapped
+from envs.manipulation.tabletop import JOINT_STEP, TOOL_STEP, YAW_STEP, Tabletop
+from envs.revealed import WORLD, World
+from envs.task import TaskSpec
+from rl.policy import Policy
+from rl.types import Array, Key, Obs, Params, Readings
+
+GAIN = 0.4  # of what is left to go, that an action asks for: targets run ahead of the arm
+
+
+class Planned(Protocol):
+    """A task that an expert can do."""
+
+    @property
+    def table(self) -> Tabletop: ...
+    @property
+    def spec(self) -> TaskSpec: ...
+    @property
+    def ways(self) -> tuple[str, ...]: ...  # in which it can be done
+    def plan(self, readings: Readings, command: Array, way: Array, kept: Array) -> Plan: ...
+
+
+class Carry(NamedTuple):
+    """How far an expert has come."""
+
+    stage: Array  # [] int32
+    since: Array  # [] int32, control steps that it has been there
+    way: Array  # [] int32; -1: not chosen yet
+    mistake: Array  # [3] m, by which it is wrong about where things are
+    begun: Array  # [] bool
+    kept: Array  # [] int32, what its plan wanted to be told; -1: nothing yet
+
+
+@dataclass(frozen=True)
+class Expert:
+    """How it goes about it."""
+
+    way: int = -1  # of the task's, by number; -1: any, another in each episode
+    speed: float = 1.0  # share of the most that an action may move
+    noise: float = 0.0  # std of what is added to each action
+    mistake: float = 0.0  # m, std of how wrong it is about where things are, in an episode
+
+    def __post_init__(self) -> None:
+        for name, good, what in (
+            ("speed", 0 < self.speed <= 1, "a share above 0, at most 1"),
+            ("noise", 0 <= self.noise < np.inf, "a number of at least 0"),
+            ("mistake", 0 <= self.mistake < np.inf, "m of at least 0"),
+        ):
+            if not good:
+                raise ValueError(f"{name} is {getattr(self, name)}; it takes {what}.")
+
+    def policy(self, task: Planned) -> Policy:
+        """It as a policy, which needs an environment that is `Revealed`, and tells its way."""
+        count = len(task.ways)
+        if not -1 <= self.way < count:
+            names = ", ".join(f"{i} {name}" for i, name in enumerate(task.ways))
+            raise ValueError(f"way is {self.way}; there are {names}, and -1 for any.")
+
+        def step(params: Params, carry: Carry, obs: Obs, key: Key) -> tuple[Array, Carry, Array]:
+            way_key, miss_key, noise_key = jax.random.split(key, 3)
+            way = jax.random.randint(way_key, (), 0, count) if self.way < 0 else self.way
+            miss = self.mistake * jax.random.normal(miss_key, (3,)) * jnp.array([1.0, 1.0, 0.0])
+            carry = carry._replace(
+                way=jnp.where(carry.begun, carry.way, way),
+                mistake=jnp.where(carry.begun, carry.mistake, miss),
+                begun=jnp.bool(True),
+            )
+            action, carry = self.act(task, obs[WORLD], carry)
+            action = action + self.noise * jax.random.normal(noise_key, action.shape)
+            return jnp.clip(action, -1, 1), carry, carry.way
+
+        zero = jnp.int32(0)
+        return Policy(
+            lambda params: Carry(zero, zero, zero - 1, jnp.zeros(3), jnp.bool(False), zero - 1),
+            step,
+        )
+
+    def act(self, task: Planned, world: World, carry: Carry) -> tuple[Array, Carry]:
+        """An action of its stage, and the stage after it."""
+        told, tool = world.told, world.told["tool_pos"]
+        plan = task.plan(told, world.command, carry.way, carry.kept)
+        last, stage = len(plan.yaw) - 1, carry.stage
+        to = plan.at[stage] + carry.mistake
+        now, near = kinematics.yaw_of(kinematics.rotation(told["tool_quat"])), plan.near[stage]
+        turned = jnp.abs(wrapped(plan.yaw[stage] - now)) < TURN * near
+        there = (jnp.linalg.norm(to - tool) < near) & (turned | ("yaw" not in task.table.free))
+        over = there & (carry.since >= plan.least[stage]) & (stage < last)
+        most = self.speed * plan.speed[stage]
+        action = towards(task.table, world, to, plan.yaw[stage], plan.grip[stage], most)
+        since = jnp.where(over | ~there, 0, carry.since + 1)
+        return action, carry._replace(stage=stage + over, since=since, kept=plan.kept)
+
+
+def towards(
+    table: Tabletop, world: World, to: Array, yaw: Array, grip: Array, most: Array
+) -> Array:
+    """An action that brings the tool nearer to there, of at most so much in each number."""
+    told = world.told
+    off = to - told["tool_pos"]
+    if table.actions == "joints":
+        return _bent(table, world, off, yaw, grip, most)
+    turn = wrapped(yaw - kinematics.yaw_of(kinematics.rotation(told["tool_quat"])))
+    by = dict(zip("xyz", GAIN * off / TOOL_STEP, strict=True)) | {"yaw": GAIN * turn / YAW_STEP}
+    moved = {name: jnp.clip(x, -most, most) for name, x in by.items()} | {"grip": grip}
+    return jnp.stack([moved[name] for name in table.free])
+
+
+def _bent(table: Tabletop, world: World, off: Array, yaw: Array, grip: Array, most: Array) -> Array:
+    """The same by joints: where inverse kinematics would have them, from where they are."""
+    arm, count, targets = table.arm, table.count, world.memory.targets
+    q = table.joints(world.told)[0][:count]
+    short = jnp.minimum(1.0, 2 * TOOL_STEP / jnp.maximum(jnp.linalg.norm(off), 1e-6))
+    at, turn = world.told["tool_pos"] + short * off, kinematics.downward(yaw)
+    rest = jnp.asarray(table.rest[:count], jnp.float32)
+    for _ in range(3):
+        q = kinematics.toward(arm, q, at, turn, rest, table.weight)
+    fingers = arm.shut + (1 + grip) / 2 * (arm.opened - arm.shut)
+    shut = (fingers - targets[count:]) / JOINT_STEP
+    steps = (q - targets[:count]) / JOINT_STEP
+    steps = steps * most / jnp.maximum(jnp.abs(steps).max(), most)  # straight there
+    return jnp.concatenate([steps, shut])

@@ -1,0 +1,242 @@
+"""What the tasks of arms share: a table, what is read, how actions reach motors, what is a success.
+
+Actions are of two kinds.  "joints": each moves a motor's target from where it was, as in MuJoCo
+Playground's tasks.  "ee" (the hand): x, y, z and yaw move the tool, which points down, from where
+it was told to be, and `grip` is how far the hand is open; joints follow by inverse kinematics.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+
+from envs.manipulation import kinematics
+from envs.manipulation.arm import Arm, Joint, Surface, names
+from envs.manipulation.inverse import FAR, inverse, pose
+from envs.manipulation.panda import PANDA
+from envs.manipulation.scene import add_looks, put_thing
+from envs.manipulation.so101 import SO101
+from envs.shapes import Vec3
+from envs.task import Camera, TaskSpec
+from rl.types import Array, Obs, Readings
+
+ARMS = {"panda": PANDA, "so101": SO101}
+Robot = Literal["panda", "so101"]
+Actions = Literal["joints", "ee"]
+Rewards = Literal["dense", "sparse"]
+
+STARTS = {"panda": (0.5, 0.0, 0.25, 0.0), "so101": (0.22, 0.0, 0.06, 0.0)}  # x y z yaw
+ROOM = {  # m, corners of where a tool may be told to be
+    "panda": ((0.3, -0.35, 0.015), (0.75, 0.35, 0.5)),
+    "so101": ((0.13, -0.16, 0.008), (0.3, 0.16, 0.1)),
+}
+PERIOD = {"joints": 0.02, "ee": 0.05}  # s between actions
+JOINT_STEP = 0.04  # rad, or m of a finger, that an action moves a target
+TOOL_STEP = 0.02  # m, likewise
+YAW_STEP = 0.15  # rad
+LEASH = 0.04  # m that the tool's target may be off the tool: what it presses on is pressed no more
+HELD_S = 0.25  # s that a goal must be kept to count
+TURNS = 2  # of inverse kinematics in a control step
+
+
+class Memory(NamedTuple):
+    """What the robot carries."""
+
+    targets: Array  # [motors] as it was told last
+
+
+@dataclass(frozen=True, eq=False)
+class Tabletop:
+    """An arm at its table; `free` is what of the tool an action moves where `actions` is "ee"."""
+
+    robot: Robot
+    actions: Actions
+    free: tuple[str, ...]  # of x, y, z, yaw, grip
+    low: Vec3  # m, where the tool may be told to be
+    high: Vec3
+    timestep: float = 0.005  # s, of physics
+    started: tuple[float, float, float, float] | None = None  # x y z yaw; None: the arm's home
+    grip: float | None = None  # of the fingers' joint, on what is in the hand at the start
+
+    def __post_init__(self) -> None:
+        steps = self.period / self.timestep if self.timestep > 0 else 0
+        if steps < 1 or abs(steps - round(steps)) > 1e-6:
+            raise ValueError(
+                f"timestep is {self.timestep} s; {self.period} s of control takes whole steps of "
+                "it."
+            )
+
+    @property
+    def arm(self) -> Arm:
+        return ARMS[self.robot]
+
+    @property
+    def period(self) -> float:
+        return PERIOD[self.actions]
+
+    @property
+    def count(self) -> int:
+        """Joints of the chain."""
+        return len(self.arm.joints)
+
+    @cached_property
+    def rest(self) -> np.ndarray:
+        """Motor targets [motors] at the start of an episode."""
+        home = self.arm.home.copy()
+        if self.grip is not None:
+            home[-1] = self.arm.shut
+        if self.started is None:
+            return home
+        found, error = inverse(self.arm, self.started[:3], self.started[3], self.weight)
+        if error > FAR:
+            raise ValueError(
+                f"{self.robot} cannot start at {self.started}: it is {error:.2f} m off."
+            )
+        return np.concatenate([found, home[self.count :]])
+
+    @property
+    def weight(self) -> np.ndarray:
+        """What position and orientation [6] of the tool count."""
+        return np.ones(6, np.float32)
+
+    def scene(self) -> mujoco.MjSpec:
+        """The arm, its table, a camera in front of it and a light; tasks add things."""
+        spec = self.arm.spec()
+        add_looks(spec)
+        put_thing(spec.worldbody, "table", None, Surface())
+        return spec
+
+    def compile(self, spec: mujoco.MjSpec) -> mujoco.MjModel:
+        option = spec.option
+        option.timestep, option.integrator = self.timestep, mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+        option.cone, option.impratio = mujoco.mjtCone.mjCONE_ELLIPTIC, 10
+        option.iterations, option.ls_iterations = 20, 50
+        return spec.compile()
+
+    def spec(self, sensors: Sequence[str], horizon_s: float, **other: Any) -> TaskSpec:
+        """What a task reads and writes; `sensors` besides the arm's own."""
+        arm, motors = self.arm, self.arm.motors
+        facts: dict[str, Any] = {
+            "actuators": tuple(joint.name for joint in motors),
+            "low": tuple(joint.low for joint in motors),
+            "high": tuple(joint.high for joint in motors),
+            "actions": self.free if self.actions == "ee" else (),
+            "substeps": round(self.period / self.timestep),
+            "control_dt": self.period,
+            "horizon": round(horizon_s / self.period),
+            "sensors": (
+                *names(arm.moving, "pos"), *names(arm.moving, "vel"), "tool_pos", "tool_quat",
+                *sensors,
+            ),
+            "speeds": tuple(self.fastest(joint) for joint in motors),
+            "rescale": False,
+        }  # fmt: skip
+        return TaskSpec(**(facts | other))
+
+    def fastest(self, joint: Joint) -> float:
+        """What a motor's target may move in a second; a hand closes by itself, told at once."""
+        grips = joint in self.arm.motors[self.count :]
+        return (joint.high - joint.low) / self.period if grips else joint.speed
+
+    def cameras(self, pixels: int) -> tuple[Camera, ...]:
+        """The wrist's and the one in front, of so many pixels a side; none of 0."""
+        return tuple(Camera(name, pixels, pixels) for name in ("wrist", "front")) if pixels else ()
+
+    def memory(self) -> Memory:
+        return Memory(jnp.asarray(self.rest, jnp.float32))
+
+    def start(self) -> Array:
+        """Positions of all joints at the start of an episode."""
+        stand = self.rest.copy()
+        if self.grip is not None:
+            stand[-1] = self.grip
+        return jnp.asarray(self.arm.everything(stand), jnp.float32)
+
+    def targets(self, action: Array, readings: Readings, memory: Memory) -> tuple[Array, Memory]:
+        """Motor targets of an action, which are remembered."""
+        low, high = self.arm.limits.T.astype(np.float32)
+        action = jnp.clip(action, -1, 1)
+        if self.actions == "joints":
+            targets = jnp.clip(memory.targets + JOINT_STEP * action, low, high)
+        else:
+            targets = self._follow(action, readings, memory.targets)
+        return targets, Memory(targets)
+
+    def _follow(self, action: Array, readings: Readings, before: Array) -> Array:
+        """Motor targets that move the tool as `action` has it."""
+        arm, asked = self.arm, dict(zip(self.free, action, strict=True))
+        told, q = kinematics.forward(arm, before[: self.count]), before[: self.count]
+        start = self.start_pose
+        by = jnp.stack([asked.get(name, jnp.zeros(())) for name in ("x", "y", "z")])
+        fixed = np.array([name not in asked for name in ("x", "y", "z")])
+        tool = readings["tool_pos"]
+        at = jnp.clip(told.at + TOOL_STEP * by, tool - LEASH, tool + LEASH)
+        at = jnp.where(fixed, start[:3], jnp.clip(at, np.array(self.low), np.array(self.high)))
+        yaw = start[3]
+        if "yaw" in asked:
+            yaw = kinematics.yaw_of(told.turn) + YAW_STEP * asked["yaw"]
+        turn, rest = kinematics.downward(yaw), jnp.asarray(self.rest[: self.count], jnp.float32)
+        for _ in range(TURNS):
+            q = kinematics.toward(arm, q, at, turn, rest, self.weight)
+        most = np.array([joint.speed for joint in arm.joints], np.float32) * self.period
+        q = jnp.clip(q, before[: self.count] - most, before[: self.count] + most)
+        opening = (1 + asked["grip"]) / 2 if "grip" in asked else None
+        fingers = before[self.count :]
+        if opening is not None:
+            fingers = jnp.stack([arm.shut + opening * (arm.opened - arm.shut)])
+        return jnp.concatenate([q, fingers])
+
+    @cached_property
+    def start_pose(self) -> np.ndarray:
+        """Where the tool starts: x y z, m, and yaw, rad."""
+        at, turn = pose(self.arm, self.rest)
+        return np.array([*at, np.arctan2(turn[1, 0], turn[0, 0])], np.float32)
+
+    def check_goals(self, low: Sequence[float], high: Sequence[float], what: str) -> None:
+        """Raise ValueError unless the tool reaches every corner of a box of goals."""
+        if not all(a <= b for a, b in zip(low, high, strict=True)):
+            raise ValueError(f"The box of {what}s, from {low} to {high}, has a low above its high.")
+        for corner in np.array(np.meshgrid(*zip(low, high, strict=True))).reshape(len(low), -1).T:
+            self.check_goal(corner, what)
+
+    def check_goal(self, at: Sequence[float] | np.ndarray, what: str) -> None:
+        """Raise ValueError unless the tool, pointing down, reaches `at`."""
+        place = tuple(round(float(x), 3) for x in at)
+        if place[2] < 0:
+            raise ValueError(f"A {what} at {place} m lies below the table's top.")
+        _, off = inverse(self.arm, at, float(self.start_pose[3]), self.weight)
+        if off > FAR:
+            raise ValueError(
+                f"{self.robot} cannot bring its tool to a {what} at {place} m: it ends {off:.2f} m "
+                "from there."
+            )
+
+    def joints(self, readings: Readings) -> tuple[Array, Array]:
+        """Positions and speeds [nq of the arm]."""
+        moving = self.arm.moving
+        gather = lambda what: jnp.concatenate([readings[n] for n in names(moving, what)])  # noqa: E731
+        return gather("pos"), gather("vel")
+
+    def arm_state(self, readings: Readings, memory: Memory) -> Array:
+        """What a policy sees of its arm: positions, speeds, and how far targets are ahead."""
+        position, speed = self.joints(readings)
+        ahead = memory.targets - position[: len(memory.targets)]
+        return jnp.concatenate([position, speed, ahead])
+
+    def seen(self, state: Array, readings: Readings) -> Obs:
+        """An observation of `state`, and of pictures where there are any."""
+        images = {name: readings[name] for name in ("wrist", "front") if name in readings}
+        return {"policy": state} | images if images else state
+
+    def held(self, count: Array, now: Array) -> Array:
+        """Control steps [] int32 that a goal has been kept, one later."""
+        return jnp.where(now, count + 1, 0)
+
+    @property
+    def needed(self) -> int:
+        """Control steps that a goal must be kept to count."""
+        return round(HELD_S / self.period)

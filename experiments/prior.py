@@ -1,0 +1,72 @@
+"""What off-policy learning reads besides its own replay: demonstrations, and goals in hindsight."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from envs.revealed import Revealed, in_hindsight, without_world
+from envs.simulation import Simulation
+from rl import buffer, manifest
+from rl.buffer import Buffer
+from rl.data import dataset
+from rl.env import Env
+from rl.types import Key, Transition
+
+Demos = tuple[Buffer, ...]  # one replay, or none
+
+
+def world(env: Simulation, args: Any) -> Env:
+    """`env`, with what asking in hindsight needs; ValueError where a task knows none."""
+    if not 0 <= args.hindsight <= 1:
+        raise ValueError(f"--hindsight is {args.hindsight}; it takes a share in [0, 1].")
+    if args.demos and args.batch_size % 2:
+        raise ValueError(f"--batch-size is {args.batch_size}; with --demos it takes an even one.")
+    if args.hindsight and not env.task.spec.achieved:
+        raise ValueError(
+            "--hindsight needs a task whose command is a place that something is to reach; "
+            f"{args.env_name} has none."
+        )
+    return Revealed(env) if args.hindsight else env
+
+
+def demonstrations(
+    path: Path | None, env: Simulation, name: str, hindsight: float
+) -> tuple[tuple[Buffer, ...], dict[str, str]]:
+    """A dataset of this very task as a replay of one world, and what a manifest says of it."""
+    if path is None:
+        return (), {}
+    found = dataset.read(path)
+    made = {"task": found.facts.get("task"), "env": found.facts.get("env")}
+    asked = {"task": name, "env": manifest.plain(env.task)}
+    if made != asked:
+        what = manifest.difference("its task", made, asked)
+        raise ValueError(f"{path} was made of another task: {what}.")
+
+    def step(key: Key) -> Transition:
+        obs, off = Revealed(env).reset(key).obs, jnp.bool(False)
+        return Transition(obs, jnp.zeros(env.action_dim), jnp.float32(0), off, off, obs)
+
+    like = jax.eval_shape(step, jax.random.key(0))
+    seen = dataset.shaped(path, found, like)
+    seen = seen if hindsight else without_world(seen)
+    rows = jax.tree.map(lambda x: jnp.asarray(x[:, None]), seen)
+    return (Buffer(rows, jnp.int32(len(seen.reward))),), {"demos_sha256": found.sha256}
+
+
+def batch(
+    env: Env, replays: tuple[Buffer, ...], key: Key, count: int, length: int, hindsight: float
+) -> Transition:
+    """Windows [count, length, ...], as many of each replay, interleaved (symmetric sampling:
+    Ball et al. 2023, arXiv:2302.02948), a share of them with another goal."""
+
+    def one(replay: Buffer, key: Key) -> Transition:
+        each = count // len(replays)
+        if not hindsight:
+            return buffer.sample(replay, key, each, length)
+        task = env.task  # type: ignore[attr-defined]  # Revealed, then
+        return in_hindsight(task, replay, key, each, length, hindsight, env.horizon)
+
+    keys = jax.random.split(key, len(replays)) if len(replays) > 1 else [key]
+    return buffer.mix([one(*x) for x in zip(replays, keys, strict=True)])

@@ -1,0 +1,176 @@
+"""Demonstrations as files: made again they are the same, and what is wrong with one is said."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import envs
+from benchmarks import modes
+from envs.manipulation.expert import Expert
+from envs.revealed import Revealed
+from experiments import make_data, prior
+from rl.data import dataset
+from rl.data.dataset import Dataset
+
+NAME = "panda-reach"
+
+
+def args(out: Path, **other: Any) -> make_data.Args:
+    given = {"env": envs.make_task(NAME), "env_name": NAME, "episodes": 12, "out": out}
+    return make_data.Args(**(given | other))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("data") / "reach.npz"
+    make_data.main(args(out, failures=0.25, expert=Expert(noise=0.05), fumble=0.06))
+    return out
+
+
+def test_it_holds_whole_episodes_as_they_were(made: Path) -> None:
+    data = dataset.read(made)
+    env = envs.make(NAME)
+    length = data.episodes["length"]
+    assert (length == env.horizon).all()
+    assert (data.episodes["success"] == 0).sum() == 3  # a quarter of 12
+    assert 0 < (data.episodes["success"][:9] == 0).sum() < 4  # mixed in
+    ends = np.cumsum(length) - 1
+    over = data.steps["terminated"] | data.steps["truncated"]
+    np.testing.assert_array_equal(np.flatnonzero(over), ends)
+    after, before = data.steps["next_obs/policy"], data.steps["obs/policy"]
+    inner = ~over[:-1]
+    np.testing.assert_array_equal(after[:-1][inner], before[1:][inner])
+    totals = [x.sum() for x in np.split(data.steps["reward"], ends[:-1] + 1)]
+    np.testing.assert_allclose(totals, data.episodes["return"], rtol=1e-5)
+    scores = data.facts["scores"]
+    assert scores["expert"]["success"] > 0.95
+    assert scores["random"]["success"] < 0.05 < scores["expert"]["return"]
+    assert np.abs(data.steps["action"]).max() <= 1
+
+
+def test_the_same_command_makes_the_same_and_another_seed_does_not(
+    made: Path, tmp_path: Path
+) -> None:
+    same = {"failures": 0.25, "expert": Expert(noise=0.05), "fumble": 0.06}
+    make_data.main(args(tmp_path / "again.npz", **same))
+    assert (tmp_path / "again.npz").read_bytes() == made.read_bytes()
+    make_data.main(args(tmp_path / "other.npz", seed=1, **same))
+    assert dataset.read(tmp_path / "other.npz").sha256 != dataset.read(made).sha256
+
+
+def test_what_there_is_is_not_written_over(made: Path) -> None:
+    before = made.read_bytes()
+    with pytest.raises(ValueError, match="is there already"):
+        make_data.main(args(made))
+    with pytest.raises(ValueError, match="is there already"):
+        dataset.write(made, dataset.read(made))
+    assert made.read_bytes() == before
+
+
+def written(path: Path, data: Dataset, **steps: Any) -> Path:
+    dataset.write(path, replace_steps(data, **steps))
+    return path
+
+
+def replace_steps(data: Dataset, **steps: Any) -> Dataset:
+    return data._replace(steps=data.steps | {k.replace("__", "/"): v for k, v in steps.items()})
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (
+            lambda d: {"reward": np.where(np.arange(len(d)) == 77, np.nan, d)},
+            "step 17 of episode 1",
+        ),
+        (lambda d: {"reward": d[:-1]}, "719 steps of reward; its episodes have 720"),
+    ],
+)
+def test_numbers_that_cannot_be_are_named(
+    made: Path, tmp_path: Path, change: Any, why: str
+) -> None:
+    data = dataset.read(made)
+    with pytest.raises(ValueError, match=why):
+        dataset.read(written(tmp_path / "bad.npz", data, **change(data.steps["reward"])))
+
+
+def test_damage_is_noticed(made: Path, tmp_path: Path) -> None:
+    whole, bad = made.read_bytes(), tmp_path / "bad.npz"
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        cut = bytearray(whole)
+        at = int(rng.integers(len(cut)))
+        if rng.random() < 0.5:
+            cut = cut[:at]
+        else:
+            cut[at] ^= 1 << int(rng.integers(8))
+        bad.write_bytes(cut)
+        found, error = None, ""
+        try:
+            found = dataset.read(bad)
+        except ValueError as raised:
+            error = str(raised)
+        if found:  # a bit that says nothing of what is there
+            assert found.sha256 == dataset.read(made).sha256
+        else:
+            assert str(bad) in error
+    with pytest.raises(ValueError, match="there is no such file"):
+        dataset.read(tmp_path / "none.npz")
+    np.savez(bad, obs=np.array([{}], dtype=object), allow_pickle=True)
+    with pytest.raises(ValueError, match="damaged, or no dataset"):
+        dataset.read(bad)
+
+
+def test_a_set_of_another_task_is_refused(made: Path) -> None:
+    for name, task, why in (
+        ("panda-pick-cube", envs.make_task("panda-pick-cube"), "its task.task = 'panda-reach'"),
+        (NAME, envs.make_task(NAME, rewards="sparse"), "its task.env.rewards = 'dense'"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            prior.demonstrations(made, envs.simulate(task, "native"), name, 0.0)
+
+
+def test_a_set_is_a_replay_of_one_world(made: Path) -> None:
+    env = envs.make(NAME)
+    ((replay,), about) = prior.demonstrations(made, env, NAME, 0.5)
+    data = dataset.read(made)
+    assert about == {"demos_sha256": data.sha256}
+    assert int(replay.written) == len(data.steps["reward"]) == replay.data.reward.shape[0]
+    like = jax.eval_shape(Revealed(env).reset, jax.random.key(0)).obs
+    assert jax.tree.structure(replay.data.obs) == jax.tree.structure(like)
+    np.testing.assert_array_equal(replay.data.action[:, 0], data.steps["action"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        ({"failures": 1.5}, "--failures is 1.5"),
+        ({"fumble": 0.0}, "--fumble is 0.0"),
+        ({"episodes": 0}, "--episodes"),
+        ({"out": Path("set.hdf5")}, "ends in .npz"),
+        ({"expert": Expert(way=7)}, "way is 7"),
+        ({"env": envs.make_task("Hopper-v5"), "env_name": "Hopper-v5"}, "Nobody is expert at"),
+        ({"expert": Expert(speed=0.01), "episodes": 1}, "Only 0 of 1,280 episodes succeeded"),
+    ],
+)
+def test_what_cannot_be_made_is_refused(tmp_path: Path, flags: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        make_data.main(replace(args(tmp_path / "x.npz"), **flags))
+
+
+def test_the_ways_of_an_expert_are_told_apart_in_its_data(tmp_path: Path) -> None:
+    task, out = envs.make_task("panda-pick-cube"), tmp_path / "cubes.npz"
+    make_data.main(args(out, env=task, env_name="panda-pick-cube", episodes=60))
+    data = dataset.read(out)
+    found = modes.clustered(data)
+    assert found.agreement >= 0.95
+    assert min(np.bincount(found.found, minlength=3)) >= 8
+    modes.main(modes.Args(out, tmp_path / "modes.png"))
+    assert (tmp_path / "modes.png").stat().st_size > 20_000
+    one = data._replace(episodes=data.episodes | {"way": np.random.default_rng(0).permutation(
+        data.episodes["way"])})  # fmt: skip
+    assert modes.clustered(one).agreement < 0.7  # what is drawn by lot is not found
