@@ -65,7 +65,7 @@ def read(path: Path) -> Dataset:
             "writes one."
         )
     try:
-        with np.load(path) as file:
+        with path.open("rb") as whole, np.load(whole) as file:
             arrays = dict(file)
         facts = json.loads(arrays.pop(FACTS).item())
     except (ValueError, OSError, EOFError, KeyError, AttributeError, zipfile.BadZipFile) as error:
