@@ -32,7 +32,8 @@ from rl.policy import Policy
 from rl.types import Array, Key, Params
 
 ALIKE = 1e-4  # rad and m
-UNCUT = "--limits.torque", "100"  # simulated motors cut it themselves, as those in training
+# As in training, whose motors cut their torque themselves.
+UNCUT = "--limits.torque", "100", "--limits.acceleration", "100"
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,8 @@ class TaskSpec:
     # and how many of their numbers; of a task that is the same whatever its command is
     actions: tuple[str, ...] = ()  # an action's numbers, where they are not one for each actuator
     speeds: tuple[float, ...] = ()  # most of each actuator's joint, in its unit a second
+    accelerations: tuple[float, ...] = ()  # likewise, a second squared; 0 of one: no limit
+    torque_rates: tuple[float, ...] = ()  # most change of each actuator's torque in a second
     max_tilt: float = 180.0  # degrees; a robot that leans more has failed
     omniscient: bool = False  # its policy sees all that the critic does: a teacher, for no robot
     rescale: bool = True  # actions in [-1, 1]; False: in the actuators' own range, not clipped

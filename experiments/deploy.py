@@ -59,7 +59,13 @@ class Deployer:
             name=self.name,
             sensors=sensors,
             actuators=export.actuators(
-                task.model(), task.spec.actuators, public, rest.tolist(), task.spec.speeds
+                task.model(),
+                task.spec.actuators,
+                public,
+                rest.tolist(),
+                task.spec.speeds,
+                task.spec.accelerations,
+                task.spec.torque_rates,
             ),
             command=export.channels(task.spec.command),
             control_dt=task.spec.control_dt,

@@ -151,11 +151,14 @@ def actuators(
     measured: Sequence[str],
     rest: Sequence[float],
     speeds: Sequence[float],
+    accelerations: Sequence[float] = (),
+    torque_rates: Sequence[float] = (),
 ) -> tuple[Actuator, ...]:
     """The position servos `names` of `model`, whose joints some of the sensors `measured` read."""
     found = [model.actuator(i).name for i in range(model.nu)]
-    made = []
-    for name, home, speed in zip(names, rest, speeds, strict=True):
+    none = (0.0,) * len(names)  # which limits nothing
+    made, limits = [], zip(speeds, accelerations or none, torque_rates or none, strict=True)
+    for name, home, (speed, *sharp) in zip(names, rest, limits, strict=True):
         if name not in found:
             raise ValueError(f"The model has no actuator {name!r}; it has {', '.join(found)}.")
         motor = model.actuator(name)
@@ -167,6 +170,7 @@ def actuators(
             kd=float(-motor.biasprm[2]), torque=float(motor.forcerange[1]), speed=float(speed),
             position=_reading(model, measured, KINDS.mjSENS_JOINTPOS, joint.id),
             velocity=_reading(model, measured, KINDS.mjSENS_JOINTVEL, joint.id),
+            acceleration=float(sharp[0]), torque_rate=float(sharp[1]),
         ))  # fmt: skip
     return tuple(made)
 

@@ -34,6 +34,8 @@ class Actuator:
     speed: float  # most of its joint, in units a second
     position: str = ""  # the sensor of its joint's position, if the policy reads one
     velocity: str = ""
+    acceleration: float = 0.0  # most of its joint, in units a second squared; 0: no limit
+    torque_rate: float = 0.0  # most that its torque may change in a second; 0: no limit
 
 
 @dataclass(frozen=True)
@@ -93,8 +95,8 @@ def from_facts(facts: dict[str, Any]) -> Spec:
     if not 0 < facts["max_tilt"] <= 180:
         raise ValueError(f"its max_tilt is {facts['max_tilt']!r}, and not in degrees up to 180")
     for actuator in facts["actuators"]:
-        for name in ("kp", "kd", "torque", "speed"):
-            if not actuator[name] >= 0:
+        for name in ("kp", "kd", "torque", "speed", "acceleration", "torque_rate"):
+            if not actuator.get(name, 0) >= 0:
                 raise ValueError(f"the {name} of {actuator['name']} is {actuator[name]}")
     return Spec(
         name=facts["name"],

@@ -34,6 +34,8 @@ class Joint(NamedTuple):
     frictionloss: float = 0.0
     axis: Vec3 = (0.0, 0.0, 1.0)
     kind: Literal["hinge", "slide"] = "hinge"
+    acceleration: float = 0.0  # rad/s^2, at most; 0: no limit
+    torque_rate: float = 0.0  # N m/s, likewise
 
 
 class Surface(NamedTuple):

@@ -1,7 +1,8 @@
 """Franka Emika Panda (FER) with its hand.
 
-Frames, ranges, torques and speeds are Franka's own; inertias those of its identified dynamics
-(Gaz et al. 2019, 10.1109/LRA.2019.2931248) as MuJoCo's models have them; gains, damping and how
+Frames, ranges, torques and limits of motion are Franka's own; its limits of jerk are kept by who
+keeps accelerations in ticks of 4 ms or longer.  Inertias are those of its identified dynamics (Gaz
+et al. 2019, 10.1109/LRA.2019.2931248) as MuJoCo's models have them; gains, damping and how
 fingertips touch are those of MuJoCo's model of it for MJX (Apache-2.0).  The shapes of links but
 the fingers are ours and coarse.
 """
@@ -23,10 +24,12 @@ def joint(number: int, low: float, high: float, home: float) -> Joint:
     """One of the seven."""
     big = number <= 4
     gains = {1: (1000, 20), 2: (1000, 20), 3: (750, 4), 4: (750, 4)}
+    acceleration = (15.0, 7.5, 10.0, 12.5, 15.0, 20.0, 20.0)[number - 1]
     kp, kd = gains.get(number, (300, 2))
     return Joint(
         f"joint{number}", low, high, force=87.0 if big else 12.0, speed=2.175 if big else 2.61,
         kp=kp, kd=kd, damping=40.0 if big else 2.0, armature=0.1, home=home,
+        acceleration=acceleration, torque_rate=1000.0,
     )  # fmt: skip
 
 

@@ -133,6 +133,8 @@ class Tabletop:
                 *sensors,
             ),
             "speeds": tuple(self.fastest(joint) for joint in motors),
+            "accelerations": tuple(joint.acceleration for joint in motors),
+            "torque_rates": tuple(joint.torque_rate for joint in motors),
             "rescale": False,
         }  # fmt: skip
         return TaskSpec(**(facts | other))

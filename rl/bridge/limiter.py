@@ -24,7 +24,9 @@ class Limits:
     max_tilt: float = 180.0  # degrees, if the policy's task has no less
     damping: float = 2.0  # N m s/rad, of each motor that is damped
     speed: float = 1.0  # share of the joints' speeds that targets may move at
-    torque: float = 1.0  # times a motor's own that a target may ask for; more, of those that cut it
+    torque: float = 1.0  # times a motor's own, and its rate's, that a target may ask for; more, of
+    # those that cut it
+    acceleration: float = 1.0  # times the joints' own
 
     def check(self) -> None:
         """Raise ValueError unless each limits something, and not all."""
@@ -35,6 +37,7 @@ class Limits:
             ("damping", 0 < self.damping <= 100, "N m s/rad above 0, at most 100"),
             ("speed", 0.01 <= self.speed <= 1, "a share from 0.01 to 1"),
             ("torque", 0.01 <= self.torque <= 100, "a factor from 0.01 to 100"),
+            ("acceleration", 0.01 <= self.acceleration <= 100, "a factor from 0.01 to 100"),
         ):
             if not good:
                 raise ValueError(f"limits.{name} is {getattr(self, name)}; it takes {what}.")
@@ -50,7 +53,12 @@ class Limiter:
         self.low, self.high, self.rest = column("low"), column("high"), column("rest")
         self.kp, self.kd = column("kp"), column("kd")
         self.torque = limits.torque * column("torque")
-        self.step = limits.speed * column("speed") * spec.control_dt  # most change in a tick
+        speed, rate = limits.speed * column("speed"), limits.torque * column("torque_rate")
+        stiff = np.maximum(self.kp, 1e-9)  # a target that moves so fast, of a joint that does not
+        speed = np.where(rate > 0, np.minimum(speed, rate / stiff), speed)
+        self.step = speed * spec.control_dt  # most change in a tick
+        acceleration = limits.acceleration * column("acceleration")
+        self.gain = np.where(acceleration > 0, acceleration, np.inf) * spec.control_dt**2
         self.max_tilt = min(limits.max_tilt, spec.max_tilt)
         self.reset()
 
@@ -58,6 +66,7 @@ class Limiter:
         """Begin anew, from where the joints will be, or from rest if nothing measures that."""
         self.mode, self.why, self.held = RUN, "", 0.0
         self.targets, self.begun = np.clip(self.rest, self.low, self.high), False
+        self.moved = np.zeros_like(self.rest)  # by the targets, in the last tick
 
     def tick(
         self, seq: int, wished: Any, readings: Mapping[str, np.ndarray], age: float, asked: Any
@@ -70,8 +79,10 @@ class Limiter:
             self.begun = True
         if self.mode != DAMPING:
             self._judge(wished, readings, age)
+        before = self.targets
         if self.mode == RUN:
             self._follow(np.asarray(wished, float), readings)
+        self.moved = self.targets - before
         damped = self.mode == DAMPING
         count = len(self.targets)
         return Command(
@@ -110,7 +121,10 @@ class Limiter:
         return ""
 
     def _follow(self, wished: np.ndarray, readings: Mapping[str, np.ndarray]) -> None:
-        """Move the targets to what is wished, as far as position, rate and torque allow."""
+        """Move the targets to what is wished, as far as position, rate and torque allow.
+
+        And acceleration, where those do: a motor is not overloaded to brake it gently.
+        """
         low = np.maximum(self.low, self.targets - self.step)
         high = np.minimum(self.high, self.targets + self.step)
         angles, speeds = self._joints(readings)
@@ -123,7 +137,18 @@ class Limiter:
             name = self.spec.actuators[at].name
             self.mode, self.why = DAMPING, f"no target of {name} keeps its limits"
             return
-        self.targets = np.clip(wished, low, high)
+        self.targets = np.clip(self._eased(wished), low, high)
+
+    def _eased(self, wished: np.ndarray) -> np.ndarray:
+        """Targets that speed up and slow down as joints may, and can stop before their limits."""
+        gain = np.where(np.isfinite(self.gain), self.gain, 0.0)
+        most = lambda room: np.sqrt(gain**2 + 2 * gain * np.maximum(room, 0)) - gain  # noqa: E731
+        least = np.maximum(self.moved - gain, -most(self.targets - self.low))
+        top = np.minimum(self.moved + gain, most(self.high - self.targets))
+        # Where it is too late to stop it brakes as it may.
+        least, top = np.minimum(least, self.moved + gain), np.maximum(top, self.moved - gain)
+        eased = self.targets + np.clip(wished - self.targets, least, top)
+        return np.where(np.isfinite(self.gain), eased, wished)
 
     def _joints(self, readings: Mapping[str, np.ndarray]) -> tuple[Any, Any]:
         """Positions and speeds [A] of the motors' joints, where all are measured."""

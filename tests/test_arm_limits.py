@@ -1,0 +1,128 @@
+"""What a Franka's motors hear keeps its maker's limits of motion, whatever a policy says."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import envs
+from rl import export
+from rl.bridge.limiter import HOLD, RUN, Limiter, Limits
+from rl.spec import Spec
+
+DT, TICKS = 0.02, 4_000
+ACCELERATION = np.array([15, 7.5, 10, 12.5, 15, 20, 20])  # rad/s^2, Franka's own
+SPEED = np.array([2.175] * 4 + [2.61] * 3)  # rad/s
+TORQUE = np.array([87.0] * 4 + [12.0] * 3)  # N m
+RATE, JERK = 1000.0, np.array([7500, 3750, 5000, 6250, 7500, 10_000, 10_000])
+
+
+@cache
+def panda() -> Spec:
+    task: Any = envs.make_task("panda-reach", actions="joints")
+    spec = task.spec
+    names = [n for n in spec.sensors if n.startswith(("joint", "finger"))]
+    motors = export.actuators(
+        task.model(), spec.actuators, names, task.table.rest.tolist(), spec.speeds,
+        spec.accelerations, spec.torque_rates,
+    )  # fmt: skip
+    return Spec("panda", export.sensors(task.model(), names), motors, (), DT, 0.005, 180.0)
+
+
+def of(field: str) -> np.ndarray:
+    return np.array([getattr(motor, field) for motor in panda().actuators])
+
+
+def told(angles: np.ndarray, speeds: Any = 0.0) -> dict[str, np.ndarray]:
+    speeds = np.broadcast_to(speeds, angles.shape)
+    found = {}
+    for motor, angle, speed in zip(panda().actuators, angles, speeds, strict=True):
+        found |= {motor.position: np.array([angle]), motor.velocity: np.array([speed])}
+    return found
+
+
+def driven(limits: Limits, seed: int, follow: float) -> dict[str, np.ndarray]:
+    """Targets [T, 8] of spells of extreme wishes, of joints that go a share of what is left."""
+    rng, limiter = np.random.default_rng(seed), Limiter(panda(), limits)
+    at, wish, rows, modes, angles = limiter.targets.copy(), of("rest"), [], [], []
+    for t in range(TICKS):
+        if rng.random() < 0.03:
+            kind = rng.integers(4)
+            wish = (
+                np.where(rng.random(8) < 0.5, of("low"), of("high")) if kind == 0
+                else rng.uniform(of("low"), of("high")) if kind == 1
+                else limiter.targets + rng.normal(0, 0.3, 8) if kind == 2
+                else rng.normal(0, 1e6, 8)
+            )  # fmt: skip
+        angles.append(at.copy())
+        limiter.tick(t, wish, told(at), 0.0, np.zeros(0))
+        at = at + follow * (limiter.targets - at)
+        rows.append(limiter.targets.copy())
+        modes.append(limiter.mode)
+    return {"targets": np.array(rows), "run": np.array(modes) == RUN, "at": np.array(angles)}
+
+
+def test_the_limits_are_frankas() -> None:
+    np.testing.assert_array_equal(of("acceleration")[:7], ACCELERATION)
+    np.testing.assert_array_equal(of("speed")[:7], SPEED)
+    np.testing.assert_array_equal(of("torque")[:7], TORQUE)
+    np.testing.assert_array_equal(of("torque_rate")[:7], RATE)
+    for task in map(envs.make_task, ("panda-reach", "panda-peg-insertion")):
+        # Between two ticks acceleration turns over at most, which jerk allows in that time.
+        assert (task.spec.control_dt > 2 * ACCELERATION / JERK).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_targets_keep_speed_acceleration_range_and_torque_rate(seed: int) -> None:
+    made = driven(Limits(), seed, follow=1.0)
+    assert made["run"].all()
+    targets = made["targets"]
+    assert ((targets >= of("low")) & (targets <= of("high"))).all()
+    speed = np.diff(targets, axis=0)[:, :7] / DT
+    assert (np.abs(speed) <= SPEED + 1e-6).all()
+    assert (np.abs(speed) * of("kp")[:7] <= RATE + 1e-3).all()  # how fast torque grows
+    gained = np.diff(speed, axis=0) / DT
+    assert (np.abs(gained) <= ACCELERATION + 1e-6).all()
+    # None of it idly: they come to their speeds, their accelerations, and their ranges' ends.
+    torque = TORQUE / of("kp")[:7] / DT  # of joints that are where they were told to be
+    most = np.minimum(SPEED, np.minimum(RATE / of("kp")[:7], torque))
+    np.testing.assert_allclose(np.abs(speed).max(0), most, rtol=1e-6)
+    np.testing.assert_allclose(np.abs(gained).max(0), ACCELERATION, rtol=1e-6)
+    span = (of("high") - of("low"))[:7]
+    assert (targets[:, :7].min(0) < of("low")[:7] + 0.05 * span).all()
+    assert (targets[:, :7].max(0) > of("high")[:7] - 0.05 * span).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_torque_comes_before_gentleness(seed: int) -> None:
+    """Of joints that lag behind or are held fast."""
+    made = driven(Limits(), seed, follow=0.02)
+    run, ahead = made["run"], made["targets"] - made["at"]
+    assert run.mean() > 0.9
+    assert (np.abs(ahead[run] * of("kp")) <= of("torque") + 1e-6).all()
+    gained = np.diff(made["targets"], n=2, axis=0)[:, :7] / DT**2
+    assert (np.abs(gained) > ACCELERATION + 1e-3).any()
+
+
+def test_a_fault_stops_targets_and_they_begin_gently_again() -> None:
+    limiter, at = Limiter(panda(), Limits()), of("rest")
+    far = at + np.array([1.0] * 7 + [0.0])
+    for t in range(20):
+        limiter.tick(t, far, told(limiter.targets), 0.0, np.zeros(0))
+    held = limiter.targets.copy()
+    limiter.tick(20, np.full(8, np.nan), told(held), 0.0, np.zeros(0))
+    assert limiter.mode == HOLD
+    np.testing.assert_array_equal(limiter.targets, held)
+    limiter.tick(21, far, told(held), 0.0, np.zeros(0))
+    moved = (limiter.targets - held)[:7]
+    assert (moved <= ACCELERATION * DT**2 + 1e-9).all()
+    assert (moved > 0).all()
+
+
+def test_a_factor_loosens_them() -> None:
+    made = driven(Limits(acceleration=100, torque=100), 0, follow=1.0)
+    gained = np.diff(made["targets"], n=2, axis=0)[:, :7] / DT**2
+    assert (np.abs(gained).max(0) > 2 * ACCELERATION).all()
+    with pytest.raises(ValueError, match=r"limits.acceleration is 0"):
+        Limiter(panda(), Limits(acceleration=0))
