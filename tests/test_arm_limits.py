@@ -12,6 +12,7 @@ from rl.bridge.limiter import HOLD, RUN, Limiter, Limits
 from rl.spec import Spec
 
 DT, TICKS = 0.02, 4_000
+FAR = 350  # ticks from one end of a joint's range to the other, and more
 ACCELERATION = np.array([15, 7.5, 10, 12.5, 15, 20, 20])  # rad/s^2, Franka's own
 SPEED = np.array([2.175] * 4 + [2.61] * 3)  # rad/s
 TORQUE = np.array([87.0] * 4 + [12.0] * 3)  # N m
@@ -47,7 +48,9 @@ def driven(limits: Limits, seed: int, follow: float) -> dict[str, np.ndarray]:
     rng, limiter = np.random.default_rng(seed), Limiter(panda(), limits)
     at, wish, rows, modes, angles = limiter.targets.copy(), of("rest"), [], [], []
     for t in range(TICKS):
-        if rng.random() < 0.03:
+        if t < 2 * FAR:
+            wish = of("high") if t < FAR else of("low")
+        elif rng.random() < 0.1:
             kind = rng.integers(4)
             wish = (
                 np.where(rng.random(8) < 0.5, of("low"), of("high")) if kind == 0
