@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
 from envs.disturb import Disturbance, Disturbed
 from envs.task import Physics, Readings, Start, Task
@@ -52,8 +53,13 @@ class Simulation:
         start = self._start(start_key, context)
         return self._begin(start, context, key, self.task.spec.settle)
 
-    def reset_to(self, key: Key, qpos: Array, qvel: Array) -> State:
-        """A fresh episode that begins at `qpos` [nq] and `qvel` [nv], all else drawn as ever."""
+    def reset_to(self, key: Key, qpos: Array, qvel: Array, command: PyTree = None) -> State:
+        """A fresh episode that begins at `qpos` [nq] and `qvel` [nv], all else drawn as ever, or
+        is asked for `command`.
+
+        Raises ValueError where the task cannot begin so, if numbers are known: under jit and vmap
+        they are not, and what is asked for is taken.
+        """
         context, (start_key, key) = self.task.context(), jax.random.split(key)
         start = self._start(start_key, context)
         _require_shape("qpos", qpos, start.qpos.shape)
@@ -61,6 +67,12 @@ class Simulation:
         start = start._replace(
             qpos=jnp.asarray(qpos, start.qpos.dtype), qvel=jnp.asarray(qvel, start.qvel.dtype)
         )
+        if command is not None:
+            jax.tree.map(lambda x, y: _require_shape("command", x, y.shape), command, start.command)
+            start = start._replace(command=jax.tree.map(jnp.float32, command))
+        asked = start.qpos, start.command
+        if not any(isinstance(x, Tracer) for x in jax.tree.leaves(asked)):
+            self.task.check_start(*jax.device_get(asked))
         return self._begin(start, context, key, settle=0)
 
     def restart(self, state: State, prepared: State | None = None) -> State:

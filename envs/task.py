@@ -111,6 +111,9 @@ class Task(Protocol):
 
     def reset(self, key: Key, context: PyTree) -> Start: ...
 
+    def check_start(self, qpos: np.ndarray, command: PyTree) -> None:
+        """Raise ValueError, with the reason, where no episode can begin so."""
+
     def observe(self, readings: Readings, command: PyTree, memory: PyTree) -> tuple[Obs, PyTree]:
         """What the policy sees, and the new memory.  Runs on the robot."""
         ...

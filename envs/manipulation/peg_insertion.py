@@ -16,6 +16,7 @@ from tyro.conf import Suppress
 from envs.manipulation.arm import Surface
 from envs.manipulation.kinematics import rotation, yaw_of
 from envs.manipulation.plan import CLOSE, SHUT, Plan, Stage, above, aside, plan, squared
+from envs.manipulation.reachable import check_goals, check_pose
 from envs.manipulation.scene import put_fast, put_loose, put_thing
 from envs.manipulation.tabletop import Actions, Memory, Rewards, Robot, Tabletop
 from envs.shapes import Box
@@ -58,7 +59,7 @@ class PegInsertion(Task):
         if not -0.01 <= self.clearance <= 0.02:
             raise ValueError(f"clearance is {self.clearance} m; it lies from -0.01 to 0.02.")
         for z in (FLOOR + LENGTH + HELD, self.over):
-            self.table.check_goals((*self.low, z), (*self.high, z), "hole")
+            check_goals(self.table, (*self.low, z), (*self.high, z), "hole")
 
     @cached_property
     def table(self) -> Tabletop:
@@ -119,6 +120,9 @@ class PegInsertion(Task):
         qpos = jnp.concatenate([self.table.start(), jnp.asarray(peg, jnp.float32), at, yaw])
         episode = Episode(jnp.int32(0))
         return Start(qpos, jnp.zeros(len(qpos) - 1), memory=self.memory(), episode=episode)
+
+    def check_start(self, qpos: np.ndarray, command: tuple[()]) -> None:
+        check_pose(self.table, self.model(), qpos)
 
     def observe(self, readings: Readings, command: tuple[()], memory: Memory) -> tuple[Obs, Memory]:
         tool, peg, hole = (readings[f"{name}_pos"] for name in ("tool", "peg", "socket"))

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import mujoco
+import numpy as np
 from tyro.conf import Suppress
 
 from envs.manipulation.arm import Surface
@@ -30,6 +31,7 @@ from envs.manipulation.plan import (
     squared,
     wrapped,
 )
+from envs.manipulation.reachable import check_goal, check_goals, check_pose
 from envs.manipulation.scene import put_loose, put_thing
 from envs.manipulation.tabletop import ROOM, STARTS, Actions, Memory, Rewards, Robot, Tabletop
 from envs.shapes import Box, Vec3
@@ -79,8 +81,8 @@ class PickCube(Task):
 
     def __post_init__(self) -> None:
         z = self.half[2]
-        self.table.check_goals((*self.cube_low, z), (*self.cube_high, z), "block")
-        self.table.check_goals(self.goal_low, self.goal_high, "goal")
+        check_goals(self.table, (*self.cube_low, z), (*self.cube_high, z), "block")
+        check_goals(self.table, self.goal_low, self.goal_high, "goal")
         if self.goal_low[2] < z + 2 * self.near:
             raise ValueError(
                 f"goal_low is {self.goal_low}: a block that stands on the table would be near a "
@@ -131,6 +133,10 @@ class PickCube(Task):
             memory=self.memory(),
             episode=Episode(jnp.bool(False), jnp.int32(0)),
         )
+
+    def check_start(self, qpos: np.ndarray, command: np.ndarray) -> None:
+        check_pose(self.table, self.model(), qpos)
+        check_goal(self.table, command, "goal")
 
     def observe(self, readings: Readings, command: Array, memory: Memory) -> tuple[Obs, Memory]:
         position, speed = self.table.joints(readings)

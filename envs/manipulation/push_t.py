@@ -10,12 +10,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import mujoco
+import numpy as np
 from tyro.conf import Suppress
 
 from envs.manipulation import pushing
 from envs.manipulation.arm import Surface
 from envs.manipulation.kinematics import rotation, yaw_of
 from envs.manipulation.plan import SHUT, Plan, Stage, plan, wrapped
+from envs.manipulation.reachable import check_goal, check_goals, check_pose
 from envs.manipulation.scene import put_loose, put_thing
 from envs.manipulation.tabletop import Actions, Memory, Rewards, Robot, Tabletop
 from envs.shapes import Box
@@ -56,7 +58,7 @@ class PushT(Task):
         far = pushing.AROUND
         for low, high in ((self.low, self.high), (self.goal_low, self.goal_high)):
             corners = (low[0] - far, low[1] - far, z), (high[0] + far, high[1] + far, z)
-            self.table.check_goals(*corners, "place beside a T")
+            check_goals(self.table, *corners, "place beside a T")
         if not LEAST_TURN <= self.turned <= 3.15:
             raise ValueError(f"turned is {self.turned}; it lies from {LEAST_TURN} to 3.15 rad.")
 
@@ -119,6 +121,12 @@ class PushT(Task):
             memory=self.memory(),
             episode=Episode(jnp.int32(0)),
         )
+
+    def check_start(self, qpos: np.ndarray, command: np.ndarray) -> None:
+        check_pose(self.table, self.model(), qpos)
+        check_goal(self.table, (*command[:2], HIGH), "goal")
+        if abs(np.hypot(*command[2:]) - 1) > 0.01:
+            raise ValueError(f"{command[2:]} is no unit vector, which says how a T is to lie.")
 
     def observe(self, readings: Readings, command: Array, memory: Memory) -> tuple[Obs, Memory]:
         tool, tee, ahead = readings["tool_pos"], readings["tee_pos"], readings["tee_ahead"]

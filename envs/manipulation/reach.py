@@ -7,9 +7,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import mujoco
+import numpy as np
 from tyro.conf import Suppress
 
 from envs.manipulation.plan import SHUT, Plan, Stage, aside, plan
+from envs.manipulation.reachable import check_goal, check_goals, check_pose
 from envs.manipulation.tabletop import ROOM, STARTS, Actions, Memory, Rewards, Robot, Tabletop
 from envs.shapes import Vec3
 from envs.task import Readings, Start, Task, TaskSpec
@@ -35,7 +37,7 @@ class Reach(Task):
     pixels: int = 0  # a side of the pictures that wrist and front cameras take; 0: none
 
     def __post_init__(self) -> None:
-        self.table.check_goals(self.goal_low, self.goal_high, "goal")
+        check_goals(self.table, self.goal_low, self.goal_high, "goal")
 
     @cached_property
     def table(self) -> Tabletop:
@@ -72,6 +74,10 @@ class Reach(Task):
             memory=self.memory(),
             episode=Episode(jnp.int32(0)),
         )
+
+    def check_start(self, qpos: np.ndarray, command: np.ndarray) -> None:
+        check_pose(self.table, self.model(), qpos)
+        check_goal(self.table, command, "goal")
 
     def observe(self, readings: Readings, command: Array, memory: Memory) -> tuple[Obs, Memory]:
         at = readings["tool_pos"]

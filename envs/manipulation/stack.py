@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import mujoco
+import numpy as np
 from tyro.conf import Suppress
 
 from envs.manipulation.arm import Surface
@@ -24,6 +25,7 @@ from envs.manipulation.plan import (
     plan,
     squared,
 )
+from envs.manipulation.reachable import check_goals, check_pose
 from envs.manipulation.scene import put_loose, put_thing
 from envs.manipulation.tabletop import ROOM, STARTS, Actions, Memory, Rewards, Robot, Tabletop
 from envs.shapes import Box
@@ -58,7 +60,7 @@ class Stack(Task):
 
     def __post_init__(self) -> None:
         for z in (HALF, 5 * HALF):
-            self.table.check_goals((*self.low, z), (*self.high, z), "block")
+            check_goals(self.table, (*self.low, z), (*self.high, z), "block")
         if self.high[1] - self.low[1] < 2 * APART:
             raise ValueError(f"Blocks need {2 * APART:g} m from side to side, for both to lie in.")
 
@@ -105,6 +107,9 @@ class Stack(Task):
         qpos = jnp.concatenate([self.table.start(), lies(at[0], turns[0]), lies(at[1], turns[1])])
         episode = Episode(jnp.int32(0))
         return Start(qpos, jnp.zeros(len(qpos) - 2), memory=self.memory(), episode=episode)
+
+    def check_start(self, qpos: np.ndarray, command: tuple[()]) -> None:
+        check_pose(self.table, self.model(), qpos)
 
     def observe(self, readings: Readings, command: tuple[()], memory: Memory) -> tuple[Obs, Memory]:
         tool, upper, lower = (readings[f"{name}_pos"] for name in ("tool", "upper", "lower"))

@@ -198,25 +198,6 @@ class Tabletop:
         at, turn = pose(self.arm, self.rest)
         return np.array([*at, np.arctan2(turn[1, 0], turn[0, 0])], np.float32)
 
-    def check_goals(self, low: Sequence[float], high: Sequence[float], what: str) -> None:
-        """Raise ValueError unless the tool reaches every corner of a box of goals."""
-        if not all(a <= b for a, b in zip(low, high, strict=True)):
-            raise ValueError(f"The box of {what}s, from {low} to {high}, has a low above its high.")
-        for corner in np.array(np.meshgrid(*zip(low, high, strict=True))).reshape(len(low), -1).T:
-            self.check_goal(corner, what)
-
-    def check_goal(self, at: Sequence[float] | np.ndarray, what: str) -> None:
-        """Raise ValueError unless the tool, pointing down, reaches `at`."""
-        place = tuple(round(float(x), 3) for x in at)
-        if place[2] < 0:
-            raise ValueError(f"A {what} at {place} m lies below the table's top.")
-        _, off = inverse(self.arm, at, float(self.start_pose[3]), self.weight)
-        if off > FAR:
-            raise ValueError(
-                f"{self.robot} cannot bring its tool to a {what} at {place} m: it ends {off:.2f} m "
-                "from there."
-            )
-
     def joints(self, readings: Readings) -> tuple[Array, Array]:
         """Positions and speeds [nq of the arm]."""
         moving = self.arm.moving

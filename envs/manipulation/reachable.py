@@ -1,0 +1,70 @@
+"""What an arm can do nothing about is refused before it tries: goals, places and poses."""
+
+from collections.abc import Sequence
+
+import mujoco
+import numpy as np
+
+from envs.manipulation.inverse import FAR, inverse
+from envs.manipulation.tabletop import Tabletop
+
+INSIDE = 0.003  # m that a part may be inside another at a start: what a hand holds is, a little
+SLACK = 1e-4  # rad or m beyond its range that a joint may be, of rounding
+
+
+def check_goals(table: Tabletop, low: Sequence[float], high: Sequence[float], what: str) -> None:
+    """Raise ValueError unless the tool reaches every corner of a box of goals."""
+    if not all(a <= b for a, b in zip(low, high, strict=True)):
+        raise ValueError(f"The box of {what}s, from {low} to {high}, has a low above its high.")
+    for corner in np.array(np.meshgrid(*zip(low, high, strict=True))).reshape(len(low), -1).T:
+        check_goal(table, corner, what)
+
+
+def check_goal(table: Tabletop, at: Sequence[float] | np.ndarray, what: str) -> None:
+    """Raise ValueError unless the tool, pointing down, reaches `at` [3], m."""
+    place = tuple(round(float(x), 3) for x in at)
+    if not np.isfinite(at).all():
+        raise ValueError(f"A {what} at {place} is nowhere.")
+    if place[2] < 0:
+        raise ValueError(f"A {what} at {place} m lies below the table's top.")
+    if table.actions == "ee" and not (
+        np.all(at >= np.subtract(table.low, SLACK)) and np.all(at <= np.add(table.high, SLACK))
+    ):
+        raise ValueError(
+            f"A {what} at {place} m lies outside of where the hand can be told to be, from "
+            f"{table.low} to {table.high}."
+        )
+    _, off = inverse(table.arm, at, float(table.start_pose[3]), table.weight)
+    if off > FAR:
+        raise ValueError(
+            f"{table.robot} cannot bring its tool to a {what} at {place} m: it ends {off:.2f} m "
+            "from there."
+        )
+
+
+def check_pose(table: Tabletop, model: mujoco.MjModel, qpos: np.ndarray) -> None:
+    """Raise ValueError unless an episode can begin at `qpos` [nq]: joints within their ranges,
+    nothing inside another, and things where the tool can go."""
+    if not np.isfinite(qpos).all():
+        raise ValueError("The qpos has numbers that are not finite.")
+    for i in range(model.njnt):
+        joint, (low, high) = model.joint(i), model.jnt_range[i]
+        at = qpos[joint.qposadr[0]]
+        if model.jnt_limited[i] and not low - SLACK <= at <= high + SLACK:
+            raise ValueError(
+                f"The qpos has {joint.name} at {at:.3f}; it goes from {low:g} to {high:g}."
+            )
+    data = mujoco.MjData(model)
+    data.qpos[:] = qpos
+    mujoco.mj_forward(model, data)
+    for touch in data.contact:
+        if touch.dist < -INSIDE:
+            one, other = (model.geom(int(geom)).name for geom in touch.geom)
+            raise ValueError(
+                f"The qpos has {one} and {other} {-1000 * touch.dist:.0f} mm inside one another."
+            )
+    mine = model.body(table.arm.base.name).rootid[0]
+    for body in range(1, model.nbody):
+        if model.body_dofnum[body] and model.body_rootid[body] != mine:
+            x, y, z = data.xpos[body]  # where a hand cannot be told to be so low it is above
+            check_goal(table, (x, y, max(z, table.low[2])), model.body(body).name)
