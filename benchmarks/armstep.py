@@ -23,7 +23,7 @@ from benchmarks.lockstep import states
 from benchmarks.process import ROOT, Failed, guard
 from envs.manipulation.tabletop import Tabletop
 from envs.simulation import Simulation
-from experiments import play
+from experiments import drive_arm, play
 from experiments.deploy import artefact_of
 from experiments.drive import Args as Drive
 from experiments.drive import together
@@ -125,28 +125,8 @@ def driven(env: Simulation, path: Path, inside: Any, limits: Sequence[str]) -> A
         found = dict(np.load(log))
     shape = episodes, horizon
     there = {n: found[n].reshape(*shape, -1).swapaxes(0, 1) for n in ("qpos", "qvel")}
-    return {"qpos": there["qpos"], "success": judged(env, there, inside["command"])}
-
-
-def judged(env: Simulation, there: Any, command: np.ndarray) -> np.ndarray:
-    """Which of the logged episodes succeed [E], by the task's own account."""
-    task, physics = env.task, env.physics
-    action, key = jnp.zeros(env.action_dim), jax.random.key(0)
-    begun = task.reset(key, task.context())
-
-    def tick(episode: Any, now: Any) -> Any:
-        qpos, qvel, asked = now
-        asked = asked if isinstance(begun.command, jax.Array) else begun.command
-        raw = physics.read(physics.reset(physics.blank(), jnp.bool(True), qpos, qvel, {}))
-        _, metrics = task.reward(raw, raw, action, asked, episode)
-        _, episode, _ = task.advance(key, raw, action, asked, episode)
-        return episode, metrics["success"]
-
-    def one(qpos: Array, qvel: Array, command: Array) -> Array:
-        return jax.lax.scan(tick, begun.episode, (qpos, qvel, command))[1][-1]
-
-    replay = jax.jit(jax.vmap(one, 1))
-    return np.asarray(replay(*map(jnp.asarray, (there["qpos"], there["qvel"], command))))
+    verdict = drive_arm.judged(env, there["qpos"], there["qvel"], inside["command"])
+    return {"qpos": there["qpos"], "success": verdict.success[-1]}
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.process import guard
 from envs import render
-from experiments import drive
+from experiments import drive, drive_walker
 from experiments.deploy import artefact_of
 from rl import artefact, runs
 
@@ -33,7 +33,7 @@ def main(args: Args) -> None:
     with tempfile.TemporaryDirectory() as folder:
         drive.main(drive.Args(args.run, video=False, out=Path(folder)))
         log = dict(np.load(Path(folder) / "drive.npz"))
-    dt, achieved = found.spec.control_dt, drive.velocities(log["qpos"], log["qvel"])
+    dt, achieved = found.spec.control_dt, drive_walker.velocities(log["qpos"], log["qvel"])
     shown = [round((args.first + i * args.every) / dt) for i in range(args.moments)]
     if max(shown) >= len(achieved):
         raise ValueError(f"The drive has {len(achieved) * dt:.0f} s: lower --first or --every.")

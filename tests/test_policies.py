@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import standing, walking
 from benchmarks.process import Failed
-from experiments import cli, drive, play, ppo, walk
+from experiments import cli, drive, drive_walker, play, ppo, walk
 from rl import runs
 
 POLICIES = Path(__file__).parent.parent / "benchmarks" / "policies"
@@ -42,7 +42,7 @@ def test_the_walker_follows_its_joystick_through_the_bridge(tmp_path: Path) -> N
     run = POLICIES / "go2-joystick-flat"
     drive.main(drive.Args(run, script=script, seconds=7, video=False, out=tmp_path))
     log = np.load(tmp_path / "drive.npz")
-    did = drive.velocities(log["qpos"], log["qvel"])
+    did = drive_walker.velocities(log["qpos"], log["qvel"])
     np.testing.assert_allclose(did[100:200].mean(0), [0.8, 0, 0], atol=0.25)
     np.testing.assert_allclose(did[250:350].mean(0), [0, 0, -0.8], atol=0.25)
     assert (log["qpos"][:, 2] > 0.2).all()

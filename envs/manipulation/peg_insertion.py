@@ -80,6 +80,12 @@ class PegInsertion(Task):
         return self.top + 0.01 + LENGTH + HELD
 
     @cached_property
+    def held(self) -> np.ndarray:
+        """The peg's qpos [7] in the hand."""
+        x, y, z, turn = self.table.start_pose
+        return np.array([x, y, z - HELD, np.cos(turn / 2), 0, 0, np.sin(turn / 2)])
+
+    @cached_property
     def spec(self) -> TaskSpec:
         sensed = "peg_pos", "peg_quat", "peg_linvel", "peg_gyro", "socket_pos", "socket_quat"
         return self.table.spec(sensed, HORIZON_S, cameras=self.table.cameras(self.pixels))
@@ -101,7 +107,7 @@ class PegInsertion(Task):
         }
         for name, part in parts.items():
             put_thing(socket, f"socket_{name}", part, HARD, GREY, mass=1.0)
-        return self.table.compile(scene)
+        return self.table.compile(scene, self.held, ((self.low[0] + self.high[0]) / 2, 0.0, 0.0))
 
     def model(self) -> mujoco.MjModel:
         return self._model
@@ -114,10 +120,8 @@ class PegInsertion(Task):
         low, high = jnp.array(self.low), jnp.array(self.high)
         at = jax.random.uniform(at_key, (2,), minval=low, maxval=high)
         yaw = jax.random.uniform(turn_key, (1,), minval=-self.turned, maxval=self.turned)
-        x, y, z, turn = self.table.start_pose
-        half = turn / 2
-        peg = np.array([x, y, z - HELD, np.cos(half), 0, 0, np.sin(half)])
-        qpos = jnp.concatenate([self.table.start(), jnp.asarray(peg, jnp.float32), at, yaw])
+        peg = jnp.asarray(self.held, jnp.float32)
+        qpos = jnp.concatenate([self.table.start(), peg, at, yaw])
         episode = Episode(jnp.int32(0))
         return Start(qpos, jnp.zeros(len(qpos) - 1), memory=self.memory(), episode=episode)
 

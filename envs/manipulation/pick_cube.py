@@ -34,7 +34,7 @@ from envs.manipulation.plan import (
 from envs.manipulation.reachable import check_goal, check_goals, check_pose
 from envs.manipulation.scene import put_loose, put_thing
 from envs.manipulation.tabletop import ROOM, STARTS, Actions, Memory, Rewards, Robot, Tabletop
-from envs.shapes import Box, Vec3
+from envs.shapes import UPRIGHT, Box, Vec3
 from envs.task import Readings, Start, Task, TaskSpec
 from rl.types import Array, Key, Metrics, Obs
 
@@ -110,7 +110,7 @@ class PickCube(Task):
         body = put_loose(scene, CUBE, (0.5, 0.0, self.half[2]))
         surface = Surface((self.friction, 0.03, 0.003), priority=1)
         put_thing(body, CUBE, Box(self.half), surface, ORANGE, self.mass)
-        return self.table.compile(scene)
+        return self.table.compile(scene, body.pos, UPRIGHT)
 
     def model(self) -> mujoco.MjModel:
         return self._model

@@ -20,7 +20,7 @@ from envs.manipulation.plan import SHUT, Plan, Stage, plan, wrapped
 from envs.manipulation.reachable import check_goal, check_goals, check_pose
 from envs.manipulation.scene import put_loose, put_thing
 from envs.manipulation.tabletop import Actions, Memory, Rewards, Robot, Tabletop
-from envs.shapes import Box
+from envs.shapes import UPRIGHT, Box
 from envs.task import Readings, Start, Task, TaskSpec
 from rl.types import Array, Key, Metrics, Obs
 
@@ -96,7 +96,7 @@ class PushT(Task):
             name="tee_ahead", type=mujoco.mjtSensor.mjSENS_FRAMEXAXIS,
             objtype=mujoco.mjtObj.mjOBJ_XBODY, objname="tee",
         )  # fmt: skip
-        return self.table.compile(scene)
+        return self.table.compile(scene, body.pos, UPRIGHT)
 
     def model(self) -> mujoco.MjModel:
         return self._model

@@ -28,7 +28,7 @@ from envs.manipulation.plan import (
 from envs.manipulation.reachable import check_goals, check_pose
 from envs.manipulation.scene import put_loose, put_thing
 from envs.manipulation.tabletop import ROOM, STARTS, Actions, Memory, Rewards, Robot, Tabletop
-from envs.shapes import Box
+from envs.shapes import UPRIGHT, Box
 from envs.task import Readings, Start, Task, TaskSpec
 from rl.types import Array, Key, Metrics, Obs
 
@@ -79,12 +79,14 @@ class Stack(Task):
     @cached_property
     def _model(self) -> mujoco.MjModel:
         scene = self.table.scene()
+        lie = []
         for i, (name, colour) in enumerate(BLOCKS.items()):
             body = put_loose(scene, name, (0.5, 0.1 * i, HALF))
+            lie += [body.pos, UPRIGHT]
             put_thing(
                 body, name, Box((HALF, HALF, HALF)), Surface((1.0, 0.01, 0.001)), colour, MASS
             )
-        return self.table.compile(scene)
+        return self.table.compile(scene, *lie)
 
     def model(self) -> mujoco.MjModel:
         return self._model

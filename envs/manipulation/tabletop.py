@@ -110,7 +110,9 @@ class Tabletop:
         put_thing(spec.worldbody, "table", None, Surface())
         return spec
 
-    def compile(self, spec: mujoco.MjSpec) -> mujoco.MjModel:
+    def compile(self, spec: mujoco.MjSpec, *things: Sequence[float] | np.ndarray) -> mujoco.MjModel:
+        """The model, whose keyframe is the arm at its start and `things` at these qpos."""
+        spec.add_key(name="start", qpos=[*self.stand, *(x for thing in things for x in thing)])
         option = spec.option
         option.timestep, option.integrator = self.timestep, mujoco.mjtIntegrator.mjINT_IMPLICITFAST
         option.cone, option.impratio = mujoco.mjtCone.mjCONE_ELLIPTIC, 10
@@ -151,12 +153,17 @@ class Tabletop:
     def memory(self) -> Memory:
         return Memory(jnp.asarray(self.rest, jnp.float32))
 
-    def start(self) -> Array:
-        """Positions of all joints at the start of an episode."""
+    @cached_property
+    def stand(self) -> np.ndarray:
+        """Positions of all the arm's joints at the start of an episode."""
         stand = self.rest.copy()
         if self.grip is not None:
             stand[-1] = self.grip
-        return jnp.asarray(self.arm.everything(stand), jnp.float32)
+        return self.arm.everything(stand)
+
+    def start(self) -> Array:
+        """The same, on the device."""
+        return jnp.asarray(self.stand, jnp.float32)
 
     def targets(self, action: Array, readings: Readings, memory: Memory) -> tuple[Array, Memory]:
         """Motor targets of an action, which are remembered."""

@@ -92,7 +92,7 @@ class Runner:
         followed = self.limiter.mode == RUN
         if not followed or np.abs(command.targets - wished).max() > 1e-6:
             self.tally.limited += 1
-            limits = "limits of position, rate or torque"
+            limits = "limits of position, motion or torque"
             self.tally.why = limits if followed else self.limiter.why
 
     def _asked(self, t: float) -> np.ndarray:

@@ -69,6 +69,8 @@ class Robot:
 
     def home(self) -> tuple[np.ndarray, np.ndarray]:
         """Where it stands at rest: a pose and no speed."""
+        if self.model.nkey:  # of its things, too
+            return self.model.key_qpos[0].copy(), np.zeros(self.model.nv)
         qpos = self.model.qpos0.copy()
         for actuator, servo in zip(self.spec.actuators, self.servos, strict=True):
             joint = self.model.joint(self.model.actuator_trnid[servo, 0])
