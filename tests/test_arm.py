@@ -161,3 +161,37 @@ def test_an_arm_in_no_gravity_of_its_own_stays_where_it_is() -> None:
     data.qpos[:], data.ctrl[:] = PANDA.everything(PANDA.home), PANDA.home
     mujoco.mj_step(model, data, 1000)
     np.testing.assert_allclose(data.qpos, PANDA.everything(PANDA.home), atol=2e-3)
+
+
+SO101_TABLE = {  # its makers' figures, rounded: kg; m; and the joint that carries it, rad
+    "base": (0.147, (0.0137, -0.0001, 0.0335), None),
+    "shoulder": (0.1000, (-0.0308, 0.0, -0.0253), (-1.9199, 1.9199)),
+    "upper_arm": (0.103, (-0.0898, -0.0084, 0.0184), (-1.7453, 1.7453)),
+    "lower_arm": (0.104, (-0.0981, 0.0032, 0.0183), (-1.69, 1.69)),
+    "wrist": (0.079, (-0.0001, -0.0386, 0.0281), (-1.6581, 1.6581)),
+    "gripper": (0.087, (0.0002, 0.0002, -0.0252), (-2.7438, 2.8412)),
+    "jaw": (0.012, (-0.0016, -0.0300, 0.0193), (-0.1745, 1.7453)),
+}
+SO101_POSES = (  # joints; where its makers' model then has the wrist's joint and the jaw's, m
+    ((0, 0, 0, 0, 0, 0), (0.23213, -0.01828, 0.23437), (0.31663, 0.01762, 0.25546)),
+    ((0.5, -0.4, 0.3, 0.9, -0.7, 1.0), (0.15825, -0.08606, 0.24983), (0.23598, -0.10788, 0.20844)),
+    ((-1, 0.6, -0.8, 1.2, 1.5, 0.2), (0.18834, 0.19902, 0.22559), (0.17163, 0.24775, 0.14571)),
+)
+STAND = 0.0024  # m above its table that its base's frame is
+
+
+def test_the_so101s_links_and_joints_are_those_of_its_makers() -> None:
+    model = ARMS["so101"].spec().compile()
+    assert model.body_mass.sum() == pytest.approx(0.632, abs=1e-4)
+    for name, (mass, com, limits) in SO101_TABLE.items():
+        body = model.body(name)
+        assert body.mass[0] == pytest.approx(mass, abs=6e-5)
+        assert body.ipos == pytest.approx(com, abs=6e-5)
+        if limits:
+            assert model.jnt_range[body.jntadr[0]] == pytest.approx(limits, abs=6e-5)
+    data = mujoco.MjData(model)
+    for joints, wrist, jaw in SO101_POSES:
+        data.qpos[:] = joints
+        mujoco.mj_forward(model, data)
+        np.testing.assert_allclose(data.body("wrist").xpos - (0, 0, STAND), wrist, atol=2e-5)
+        np.testing.assert_allclose(data.body("jaw").xpos - (0, 0, STAND), jaw, atol=2e-5)
