@@ -123,10 +123,18 @@ def test_no_block_begins_near_its_goal(actions: str) -> None:
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"goal_high": (1.2, 0.2, 0.4)}, r"cannot bring its tool to a goal at \(1\.2, "),
+        (
+            {"goal_high": (1.2, 0.2, 0.4)},
+            r"goal at \(1\.2, .* lies outside of where the hand can be",
+        ),
+        (
+            {"goal_high": (1.2, 0.2, 0.4), "actions": "joints"},
+            r"cannot bring its tool to a goal at \(1\.2, ",
+        ),
         ({"goal_low": (0.7, -0.2, 0.2)}, "low above its high"),
         ({"goal_low": (0.4, -0.2, 0.03)}, "would be near a goal"),
-        ({"cube_high": (0.9, 0.2)}, "cannot bring its tool to a block"),
+        ({"cube_high": (0.9, 0.2)}, r"block at \(0\.9, .* lies outside of where the hand can be"),
+        ({"cube_high": (0.9, 0.2), "actions": "joints"}, "cannot bring its tool to a block"),
     ],
 )
 def test_goals_and_blocks_out_of_reach_are_refused(fields: dict[str, Any], why: str) -> None:

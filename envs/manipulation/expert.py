@@ -13,7 +13,7 @@ import numpy as np
 
 from envs.manipulation import kinematics
 from envs.manipulation.plan import TURN, Plan, wrapped
-from envs.manipulation.tabletop import JOINT_STEP, TOOL_STEP, YAW_STEP, Tabletop
+from envs.manipulation.tabletop import JOINT_STEP, PERIOD, TOOL_STEP, YAW_STEP, Tabletop
 from envs.revealed import WORLD, World
 from envs.task import TaskSpec
 from rl.policy import Policy
@@ -109,27 +109,19 @@ def towards(
     table: Tabletop, world: World, to: Array, yaw: Array, grip: Array, most: Array
 ) -> Array:
     """An action that brings the tool nearer to there, of at most so much in each number."""
-    told = world.told
+    told, pace = world.told, table.period / PERIOD["ee"]  # as much a second, if not a step
     off = to - told["tool_pos"]
-    if table.actions == "joints":
-        return _bent(table, world, off, yaw, grip, most)
     turn = wrapped(yaw - kinematics.yaw_of(kinematics.rotation(told["tool_quat"])))
     by = dict(zip("xyz", GAIN * off / TOOL_STEP, strict=True)) | {"yaw": GAIN * turn / YAW_STEP}
-    moved = {name: jnp.clip(x, -most, most) for name, x in by.items()} | {"grip": grip}
-    return jnp.stack([moved[name] for name in table.free])
+    moved = {name: jnp.clip(pace * x, -most, most) for name, x in by.items()} | {"grip": grip}
+    action = jnp.stack([moved[name] for name in table.free])
+    return action if table.actions == "ee" else _by_joints(table, world, action, most)
 
 
-def _bent(table: Tabletop, world: World, off: Array, yaw: Array, grip: Array, most: Array) -> Array:
-    """The same by joints: where inverse kinematics would have them, from where they are."""
-    arm, count, targets = table.arm, table.count, world.memory.targets
-    q = table.joints(world.told)[0][:count]
-    short = jnp.minimum(1.0, 2 * TOOL_STEP / jnp.maximum(jnp.linalg.norm(off), 1e-6))
-    at, turn = world.told["tool_pos"] + short * off, kinematics.downward(yaw)
-    rest = jnp.asarray(table.rest[:count], jnp.float32)
-    for _ in range(3):
-        q = kinematics.toward(arm, q, at, turn, rest, table.weight)
-    fingers = arm.shut + (1 + grip) / 2 * (arm.opened - arm.shut)
-    shut = (fingers - targets[count:]) / JOINT_STEP
-    steps = (q - targets[:count]) / JOINT_STEP
-    steps = steps * most / jnp.maximum(jnp.abs(steps).max(), most)  # straight there
-    return jnp.concatenate([steps, shut])
+def _by_joints(table: Tabletop, world: World, action: Array, most: Array) -> Array:
+    """The joints' steps to where the hand would be told to be."""
+    before = world.memory.targets
+    steps = (table.follow(action, world.told, before) - before) / JOINT_STEP
+    arm, hand = steps[: table.count], steps[table.count :]
+    arm = arm * most / jnp.maximum(jnp.abs(arm).max(), most)  # straight there
+    return jnp.concatenate([arm, hand])

@@ -18,7 +18,7 @@ from envs.manipulation.kinematics import rotation, yaw_of
 from envs.manipulation.plan import CLOSE, SHUT, Plan, Stage, above, aside, plan, squared
 from envs.manipulation.reachable import check_goals, check_pose
 from envs.manipulation.scene import put_fast, put_loose, put_thing
-from envs.manipulation.tabletop import Actions, Memory, Rewards, Robot, Tabletop
+from envs.manipulation.tabletop import TOOL_STEP, Actions, Memory, Rewards, Robot, Tabletop
 from envs.shapes import Box
 from envs.task import Readings, Start, Task, TaskSpec
 from rl.types import Array, Key, Metrics, Obs
@@ -31,6 +31,7 @@ HELD = 0.02  # m from its middle up to where the hand holds it
 DEPTH, WALL = 0.04, 0.03  # m of the hole and of what is about it
 FLOOR = 0.01  # m from the table to the hole's floor
 IN = 0.03  # m deep that is inserted
+INSERTED = 0.024  # m/s, about, by an expert
 STRAIGHT = 0.005  # m off the hole's middle that the tip of an inserted peg may be
 HARD = Surface((0.6, 0.005, 0.0001), 3, (0.004, 1.0), (0.95, 0.99, 0.0005))
 GRIPPED = Surface((1.5, 0.02, 0.001), 4, (0.004, 1.0), (0.95, 0.99, 0.0005))
@@ -188,5 +189,5 @@ class PegInsertion(Task):
             Stage(aside(rim, way, by=0.15, height=0.05), SHUT, 0.05),
             Stage(above(rim, 0.02), SHUT, CLOSE),
             Stage(above(rim, 0.005), SHUT, 0.0004, least=4),
-            Stage(above(rim, -IN - 0.007), SHUT, speed=0.06),
+            Stage(above(rim, -IN - 0.007), SHUT, speed=INSERTED * self.table.period / TOOL_STEP),
         )

@@ -176,5 +176,5 @@ class Stack(Task):
             Stage(above(goal, 0.05) + held, SHUT, CLOSE),
             Stage(above(goal, 0.002) + held, SHUT, 0.004, least=steps),
             Stage(tool, OPEN, least=steps),
-            Stage(above(goal, 0.12), OPEN),
+            Stage(above(goal, 0.12), OPEN, speed=0.3),
         )

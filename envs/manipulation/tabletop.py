@@ -172,10 +172,10 @@ class Tabletop:
         if self.actions == "joints":
             targets = jnp.clip(memory.targets + JOINT_STEP * action, low, high)
         else:
-            targets = self._follow(action, readings, memory.targets)
+            targets = self.follow(action, readings, memory.targets)
         return targets, Memory(targets)
 
-    def _follow(self, action: Array, readings: Readings, before: Array) -> Array:
+    def follow(self, action: Array, readings: Readings, before: Array) -> Array:
         """Motor targets that move the tool as `action` has it."""
         arm, asked = self.arm, dict(zip(self.free, action, strict=True))
         told, q = kinematics.forward(arm, before[: self.count]), before[: self.count]
