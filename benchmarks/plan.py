@@ -62,7 +62,7 @@ def _units(suite: Suite, arm: Arm, seeds: Iterable[int], where: Path) -> list[Un
     folder = where / suite.name / task / name / identity[:10]
 
     def unit(out: Path, seeds: Sequence[int]) -> Unit:
-        steps = steps_of(suite, agent)
+        steps = steps_of(suite, agent, task)
         return Unit(task, name, tuple(seeds), steps, out, program, words, identity)
 
     there, wanted = begun(folder), sorted(seeds)

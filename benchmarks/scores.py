@@ -123,7 +123,7 @@ def _setting(result: Result) -> str:
 
 def _published(suite: Suite, task: str, name: str) -> list[Result]:
     agent = suite.agents[name]
-    steps = steps_of(suite, agent)
+    steps = steps_of(suite, agent, task)
     returns = published(agent.published, steps, task, suite.name)
     return [
         Result(suite.name, task, name, "", i, (steps,), (), (x,), (x,))

@@ -33,6 +33,7 @@ Measure = Literal["return", "success"]
 class Task:
     range: tuple[float, float] | None = None  # means that score 0 and 1
     flags: Flags = field(default_factory=dict)  # of every experiment on it
+    steps: int = 0  # environment steps on it, of every agent; 0: the agent's, or the suite's
 
 
 @dataclass(frozen=True)
@@ -156,11 +157,11 @@ def check(suite: Suite, where: str) -> None:
             raise ValueError(f"{at}: a name has letters, digits and -_.,=+ alone, no sign first.")
         if sum(map(bool, (agent.experiment, agent.script, agent.published))) != 1:
             raise ValueError(f"{at} takes one of experiment, script and published.")
-        if steps_of(suite, agent) < 1:
-            raise ValueError(f"{at} has no steps, nor has the suite.")
         for task in suite.tasks:
+            if steps_of(suite, agent, task) < 1:
+                raise ValueError(f"{at} has no steps on {task}, nor has the suite.")
             if agent.published:
-                published(agent.published, steps_of(suite, agent), task, at)
+                published(agent.published, steps_of(suite, agent, task), task, at)
             else:
                 try:
                     resolve(suite, name, task)
@@ -174,8 +175,8 @@ def check(suite: Suite, where: str) -> None:
                 raise ValueError(f"{where}: pairs names {name}; there is no such agent.")
 
 
-def steps_of(suite: Suite, agent: Agent) -> int:
-    return agent.steps or suite.steps
+def steps_of(suite: Suite, agent: Agent, task: str) -> int:
+    return suite.tasks[task].steps or agent.steps or suite.steps
 
 
 def pairs_of(suite: Suite) -> list[Pair]:
@@ -196,7 +197,8 @@ def resolve(suite: Suite, name: str, task: str) -> tuple[str, tuple[str, ...], s
     """Program, words and the hash of the resolved configuration of an agent on a task."""
     agent = suite.agents[name]
     flags = suite.tasks[task].flags | agent.flags if agent.experiment else agent.flags
-    words = ("--env", task, *_spelt(flags), "--steps", str(steps_of(suite, agent)), *agent.words)
+    steps = str(steps_of(suite, agent, task))
+    words = ("--env", task, *_spelt(flags), "--steps", steps, *agent.words)
     if agent.script:
         script, *own = agent.script.split()
         _check_script(script, flags)

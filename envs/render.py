@@ -1,11 +1,13 @@
 """All that draws: cameras as readings, videos off screen (EGL, else OSMesa), and the viewer."""
 
+import atexit
 import copy
 import importlib
 import os
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
@@ -19,7 +21,7 @@ import mujoco
 import numpy as np
 from PIL import Image, ImageDraw
 
-from envs.task import Camera, Readings
+from envs.task import Camera, Mark, Readings
 from rl.types import Array
 
 NO_GL = (
@@ -34,6 +36,8 @@ FOLLOWS = {  # modes of a camera that goes with a robot
 }
 CLOSE = 4.0  # m, from such a camera to its robot in the viewer
 FREE = "free"  # a Camera of this name is the model's default view
+GREEN = np.array([0.3, 0.8, 0.4, 0.45], np.float32)  # colour of what is shown and is not there
+Marks = Sequence[Sequence[Mark]]  # of each picture
 
 
 class CannotRender(RuntimeError):
@@ -74,13 +78,17 @@ class Painter:
         view, camera = self.model.vis.global_, self.camera
         view.offheight = max(view.offheight, camera.height)
         view.offwidth = max(view.offwidth, camera.width)
-        return mujoco.Renderer(self.model, camera.height, camera.width)
+        renderer = mujoco.Renderer(self.model, camera.height, camera.width)
+        left = weakref.ref(renderer)  # to be closed, at the latest, while there still is OpenGL
+        atexit.register(lambda: (last := left()) and last.close())
+        return renderer
 
-    def paint(self, state: np.ndarray, part: int) -> np.ndarray:
+    def paint(self, state: np.ndarray, part: int, marks: Sequence[Mark] = ()) -> np.ndarray:
         """Picture [height, width, 3] uint8 of one state vector, of which `part` says what it is."""
         mujoco.mj_setState(self.model, self.data, state, part)
         mujoco.mj_forward(self.model, self.data)
         self.renderer.update_scene(self.data, -1 if self.camera.name == FREE else self.camera.name)
+        mark(self.renderer.scene, marks)
         return self.renderer.render().copy()
 
 
@@ -145,10 +153,21 @@ def endless(model: mujoco.MjModel) -> mujoco.MjModel:
     return model
 
 
-def frames(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray:
+def mark(scene: mujoco.MjvScene, marks: Sequence[Mark]) -> None:
+    """Add to a scene what is no part of its world."""
+    for at, half, ball, yaw in marks:
+        c, s = np.cos(yaw), np.sin(yaw)
+        kind = mujoco.mjtGeom.mjGEOM_SPHERE if ball else mujoco.mjtGeom.mjGEOM_BOX
+        where = np.array(half), np.array(at), np.array([c, -s, 0, s, c, 0, 0, 0, 1])
+        mujoco.mjv_initGeom(scene.geoms[scene.ngeom], kind, *where, GREEN)
+        scene.ngeom += 1
+
+
+def frames(model: mujoco.MjModel, qpos: np.ndarray, marks: Marks = ()) -> np.ndarray:
     """Pictures [T, height, width, 3] uint8 of poses `qpos` [T, nq]; raises CannotRender."""
-    painter = spectator(model)
-    return np.stack([painter.paint(pose, mujoco.mjtState.mjSTATE_QPOS) for pose in qpos])
+    painter, part = spectator(model), mujoco.mjtState.mjSTATE_QPOS
+    shown = zip(qpos, marks or [()] * len(qpos), strict=True)
+    return np.stack([painter.paint(pose, part, mine) for pose, mine in shown])
 
 
 def video(
@@ -157,14 +176,15 @@ def video(
     qpos: np.ndarray,
     control_dt: float,
     captions: Sequence[str] = (),
+    marks: Marks = (),
 ) -> None:
     """Write poses [T, nq], `control_dt` s apart, as mp4 in real time, at most 25 pictures a second.
 
-    `captions` are written below each, if there are any.  Raises CannotRender.
+    `captions` are written below each, and `marks` shown, if there are any.  Raises CannotRender.
     """
     stride = max(1, round(1 / (25 * control_dt)))
     fps = round(1 / (control_dt * stride))
-    pictures = frames(model, qpos[::stride])
+    pictures = frames(model, qpos[::stride], marks[::stride])
     if captions:
         shown = zip(pictures, captions[::stride], strict=True)
         pictures = np.stack([_captioned(picture, text) for picture, text in shown])
@@ -181,7 +201,7 @@ def _captioned(picture: np.ndarray, text: str) -> np.ndarray:
     return np.asarray(image)
 
 
-def view(model: mujoco.MjModel, qpos: np.ndarray, control_dt: float) -> None:
+def view(model: mujoco.MjModel, qpos: np.ndarray, control_dt: float, marks: Marks = ()) -> None:
     """Play poses [T, nq] in MuJoCo's interactive viewer until its window is closed."""
     if sys.platform == "linux" and not (
         os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
@@ -197,9 +217,12 @@ def view(model: mujoco.MjModel, qpos: np.ndarray, control_dt: float) -> None:
             window.cam.trackbodyid = model.cam_bodyid[0]
             window.cam.distance = CLOSE
         while window.is_running():
-            for pose in qpos:
+            for pose, mine in zip(qpos, marks or [()] * len(qpos), strict=True):
                 data.qpos[:] = pose
                 mujoco.mj_forward(model, data)
+                if window.user_scn is not None:
+                    window.user_scn.ngeom = 0
+                    mark(window.user_scn, mine)
                 window.sync()
                 time.sleep(control_dt)
                 if not window.is_running():

@@ -5,6 +5,7 @@ ones that run on the robot; what is behind the readings is a physics (`envs/phys
 robot itself.  `envs/simulation.py` makes an environment of a task and a physics.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
@@ -58,6 +59,15 @@ class TaskSpec:
     settle: int = 0  # physics steps after a reset, before time 0
 
 
+class Mark(NamedTuple):
+    """A block or a ball that pictures show, and that touches nothing."""
+
+    at: tuple[float, float, float]  # m, its middle
+    half: tuple[float, float, float]  # m, of its sides
+    ball: bool = False
+    yaw: float = 0.0  # rad
+
+
 class Start(NamedTuple):
     """How an episode begins."""
 
@@ -96,6 +106,10 @@ class Task(Protocol):
     def dressed(self, meshes: Path) -> mujoco.MjModel:
         """The model with the meshes of a folder in the place of what it looks like."""
         raise ValueError("--meshes dresses a quadruped; this task has another robot.")
+
+    def marks(self, command: np.ndarray) -> Sequence[Mark]:
+        """What pictures show of a command: where a goal is."""
+        return ()
 
     def memory(self) -> PyTree:
         """What a robot carries that has not acted yet, in its resting stance."""

@@ -55,6 +55,7 @@ class Driven(NamedTuple):
     film: Path  # to be
     qpos: np.ndarray  # [T, nq]
     captions: list[str]  # [T]
+    marks: render.Marks = ()  # [T], if any
 
 
 def main(args: Args) -> None:
@@ -116,7 +117,9 @@ def handled(args: Args, path: Path, found: Artefact, to: Path, arm: Simulation) 
     print(f"plot     {drive_arm.plot(to.with_suffix('.png'), found, arm, log, verdict)}")
     print(f"success  {int(verdict.success[-1].sum())} of {count} episodes")
     qpos = drive_arm.line(log["qpos"])
-    return Driven(well, to.with_suffix(".mp4"), qpos, drive_arm.captions(found, log, verdict))
+    marks = [arm.task.marks(asked) for asked in drive_arm.line(log["command"])]
+    captions = drive_arm.captions(found, log, verdict)
+    return Driven(well, to.with_suffix(".mp4"), qpos, captions, marks)
 
 
 def filmed(args: Args, found: Artefact, made: Driven) -> None:
@@ -125,7 +128,7 @@ def filmed(args: Args, found: Artefact, made: Driven) -> None:
         model = play.looks(envs.make_task(found.spec.name), args.meshes)
     print(f"renders  {len(made.captions)} frames", flush=True)
     try:
-        render.video(made.film, model, made.qpos, found.spec.control_dt, made.captions)
+        render.video(made.film, model, made.qpos, found.spec.control_dt, made.captions, made.marks)
         print(f"video    {made.film}")
     except render.CannotRender as error:
         print(f"no video: {error}")

@@ -121,7 +121,7 @@ def film(run: Path, seed: int | None, meshes: Path | None = None) -> None:
     channels = env.task.spec.command
     captions = [
         "   ".join(
-            f"{name} {x:+.1f} {unit}" for (name, unit, *_), x in zip(channels, row, strict=True)
+            f"{name} {x:+.2f} {unit}" for (name, unit, *_), x in zip(channels, row, strict=True)
         )
         for row in found.commands[: len(shown)]
     ]
@@ -131,7 +131,8 @@ def film(run: Path, seed: int | None, meshes: Path | None = None) -> None:
         flush=True,
     )
     try:
-        render.video(path, model, shown, env.control_dt, captions if channels else ())
+        marks = [env.task.marks(row) for row in found.commands[: len(shown)]]
+        render.video(path, model, shown, env.control_dt, captions if channels else (), marks)
         print(f"video    {path} (return {found.total:.1f})")
     except render.CannotRender as error:
         print(f"no video: {error}")
@@ -212,8 +213,9 @@ def main(args: Args) -> None:
     if (status := facts.get("status", "done")) != "done":
         print(f"note     the run is not done but {status}: this is the policy it has so far")
     if args.viewer:
-        poses = episode(env, policy, params, jax.random.key(0)).poses
-        render.view(looks(env.task, args.meshes), poses, env.control_dt)
+        found = episode(env, policy, params, jax.random.key(0))
+        marks = [env.task.marks(row) for row in found.commands]
+        render.view(looks(env.task, args.meshes), found.poses, env.control_dt, marks)
     elif args.video:
         film(args.run, args.seed, args.meshes)
     verdicts = [verdict(*load(args.run, seed), args.episodes) for seed in seeds]

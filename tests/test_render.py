@@ -76,6 +76,26 @@ def test_a_robot_that_runs_far_still_has_a_floor(name: str) -> None:
     assert model.geom_size[0, 0] > 0  # physics' own model is left alone
 
 
+def test_a_goal_is_shown_and_is_not_there() -> None:
+    task = envs.make_task("panda-push-t")
+    pose, command = task.model().qpos0[None], np.array([0.5, 0.05, 1.0, 0.0])
+    bare, shown = (render.frames(task.model(), pose, [x])[0] for x in ((), task.marks(command)))
+    green = (shown.astype(int) - bare)[..., 1] > 20
+    assert 50 < green.sum() < 5000
+    assert task.marks(command)[0].at == pytest.approx((0.5, 0.05 + 0.18 / 7, 0.02))
+
+
+def test_a_process_that_drew_ends_quietly() -> None:
+    code = (
+        "import envs, jax; env = envs.make('panda-reach', pixels=8);"
+        "print(jax.jit(env.reset)(jax.random.key(0)).obs['wrist'].std() > 1)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )  # fmt: skip
+    assert (ran.stdout.strip(), ran.stderr) == ("True", "")
+
+
 def test_without_gl_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUJOCO_GL", "egl")
     monkeypatch.setenv("PYOPENGL_PLATFORM", "no such thing")

@@ -34,7 +34,7 @@ def written(tmp_path: Path, text: str) -> str:
         (GOOD.replace("agents.a", "agents.'..'"), "a name has letters"),
         (GOOD.replace("sac", "../x"), "there is no experiment '../x'"),
         (GOOD.replace("sac", "os.path"), "os.path is no experiment: it has no Args"),
-        (GOOD.replace("steps = 100\n", ""), "agents.a has no steps"),
+        (GOOD.replace("steps = 100\n", ""), "agents.a has no steps on Hopper-v5"),
         (GOOD.replace("Hopper", "Hoper"), "on Hoper-v5: Unknown environment 'Hoper-v5'. Did you"),
         (GOOD.replace("sac", "sak"), "there is no experiment 'sak'"),
         (GOOD.replace("sac", "no.such"), "there is no experiment 'no.such'"),
@@ -116,6 +116,19 @@ def test_flags_say_the_same_nested_and_dotted(tmp_path: Path) -> None:
     own = "--agent.lr 0.001 --agent.hidden 8 8 --agent.normalise --n-step 3"
     assert " ".join(nested) == f"--env Hopper-v5 {own} --steps 100"
     assert "--agent.no-normalise" in words("agent.normalise = false")
+
+
+def test_a_task_has_its_own_steps(tmp_path: Path) -> None:
+    text = "steps = 100\n[tasks.Hopper-v5]\nsteps = 300\n[tasks.Ant-v5]\n"
+    read = suite.read(written(tmp_path, text + '[agents.a]\nexperiment = "sac"\n'
+                              '[agents.b]\nexperiment = "sac"\nsteps = 200'))  # fmt: skip
+    steps = {
+        (task, name): suite.steps_of(read, agent, task)
+        for task in read.tasks for name, agent in read.agents.items()
+    }  # fmt: skip
+    assert steps == {("Hopper-v5", "a"): 300, ("Hopper-v5", "b"): 300,
+                     ("Ant-v5", "a"): 100, ("Ant-v5", "b"): 200}  # fmt: skip
+    assert "--steps 300" in " ".join(suite.resolve(read, "b", "Hopper-v5")[1])
 
 
 def returns(counts: dict[str, int], **means: float) -> dict[tuple[str, str], list[float]]:

@@ -6,6 +6,7 @@ all; here they lie where it does.  That the block was reached is forgotten with 
 it outlives it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -35,7 +36,7 @@ from envs.manipulation.reachable import check_goal, check_goals, check_pose
 from envs.manipulation.scene import put_loose, put_thing
 from envs.manipulation.tabletop import ROOM, STARTS, Actions, Memory, Rewards, Robot, Tabletop
 from envs.shapes import UPRIGHT, Box, Vec3
-from envs.task import Readings, Start, Task, TaskSpec
+from envs.task import Mark, Readings, Start, Task, TaskSpec
 from rl.types import Array, Key, Metrics, Obs
 
 HORIZON_S = {"joints": 3.0, "ee": 5.0}
@@ -137,6 +138,9 @@ class PickCube(Task):
     def check_start(self, qpos: np.ndarray, command: np.ndarray) -> None:
         check_pose(self.table, self.model(), qpos)
         check_goal(self.table, command, "goal")
+
+    def marks(self, command: np.ndarray) -> Sequence[Mark]:
+        return [Mark(tuple(command), self.half)]
 
     def observe(self, readings: Readings, command: Array, memory: Memory) -> tuple[Obs, Memory]:
         position, speed = self.table.joints(readings)

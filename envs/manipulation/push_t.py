@@ -3,6 +3,7 @@
 Fingers stay shut and at one height; x and y are all that an action moves.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -21,7 +22,7 @@ from envs.manipulation.reachable import check_goal, check_goals, check_pose
 from envs.manipulation.scene import put_loose, put_thing
 from envs.manipulation.tabletop import Actions, Memory, Rewards, Robot, Tabletop
 from envs.shapes import UPRIGHT, Box
-from envs.task import Readings, Start, Task, TaskSpec
+from envs.task import Mark, Readings, Start, Task, TaskSpec
 from rl.types import Array, Key, Metrics, Obs
 
 HORIZON_S = 20.0
@@ -127,6 +128,14 @@ class PushT(Task):
         check_goal(self.table, (*command[:2], HIGH), "goal")
         if abs(np.hypot(*command[2:]) - 1) > 0.01:
             raise ValueError(f"{command[2:]} is no unit vector, which says how a T is to lie.")
+
+    def marks(self, command: np.ndarray) -> Sequence[Mark]:
+        x, y, c, s = map(float, command)
+        parts = (pushing.BAR, pushing.BAR_AT), (pushing.STEM, pushing.STEM_AT)
+        return [
+            Mark((x - s * at, y + c * at, HIGH), (*half, HIGH), yaw=float(np.arctan2(s, c)))
+            for half, at in parts
+        ]
 
     def observe(self, readings: Readings, command: Array, memory: Memory) -> tuple[Obs, Memory]:
         tool, tee, ahead = readings["tool_pos"], readings["tee_pos"], readings["tee_ahead"]

@@ -1,5 +1,6 @@
 """An arm brings its tool to a point in the air and keeps it there."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from envs.manipulation.plan import SHUT, Plan, Stage, aside, plan
 from envs.manipulation.reachable import check_goal, check_goals, check_pose
 from envs.manipulation.tabletop import ROOM, STARTS, Actions, Memory, Rewards, Robot, Tabletop
 from envs.shapes import Vec3
-from envs.task import Readings, Start, Task, TaskSpec
+from envs.task import Mark, Readings, Start, Task, TaskSpec
 from rl.types import Array, Key, Metrics, Obs
 
 HORIZON_S = 3.0
@@ -78,6 +79,9 @@ class Reach(Task):
     def check_start(self, qpos: np.ndarray, command: np.ndarray) -> None:
         check_pose(self.table, self.model(), qpos)
         check_goal(self.table, command, "goal")
+
+    def marks(self, command: np.ndarray) -> Sequence[Mark]:
+        return [Mark(tuple(command), (NEAR, NEAR, NEAR), ball=True)]
 
     def observe(self, readings: Readings, command: Array, memory: Memory) -> tuple[Obs, Memory]:
         at = readings["tool_pos"]

@@ -59,8 +59,9 @@ def put_fast(spec: mujoco.MjSpec, name: str) -> mujoco.MjsBody:
     return body
 
 
-def add_looks(spec: mujoco.MjSpec) -> None:
-    """Of an arm alone: its colour, a sky, a light, and a camera that looks at it from before it."""
+def add_looks(spec: mujoco.MjSpec, reach: float) -> None:
+    """Of an arm alone, which reaches so far, m: its colour, a sky, a light, and a camera that looks
+    at it from before it."""
     for geom in spec.geoms:
         geom.rgba = ARM
     spec.visual.rgba.haze = SKY
@@ -78,12 +79,13 @@ def add_looks(spec: mujoco.MjSpec) -> None:
     spec.add_material(name="table", textures=roles, texrepeat=(5, 5), texuniform=True)
     light = spec.worldbody.add_light(pos=(0.5, -0.5, 2), dir=(0, 0.25, -1))
     light.type = mujoco.mjtLightType.mjLIGHT_DIRECTIONAL
-    put_camera(spec, "front", at=(1.3, 0.55, 0.6), to=(0.4, 0.0, 0.25), fovy=46)
+    at, to = reach * np.array([(1.52, 0.64, 0.7), (0.47, 0.0, 0.29)])
+    put_camera(spec, "front", at, to, fovy=46)
 
 
-def put_camera(spec: mujoco.MjSpec, name: str, at: Vec3, to: Vec3, fovy: float) -> None:
+def put_camera(spec: mujoco.MjSpec, name: str, at: np.ndarray, to: np.ndarray, fovy: float) -> None:
     """A camera that stands `at` a place and looks `to` another."""
-    ahead = np.subtract(to, at)
+    ahead = to - at
     right = np.cross(ahead, (0, 0, 1))
     camera = spec.worldbody.add_camera(name=name, pos=at, fovy=fovy)
     camera.alt.xyaxes = (*right, *np.cross(right, ahead))

@@ -106,7 +106,7 @@ class Tabletop:
     def scene(self) -> mujoco.MjSpec:
         """The arm, its table, a camera in front of it and a light; tasks add things."""
         spec = self.arm.spec()
-        add_looks(spec)
+        add_looks(spec, self.arm.reach)
         put_thing(spec.worldbody, "table", None, Surface())
         return spec
 
