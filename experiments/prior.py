@@ -1,6 +1,5 @@
 """What off-policy learning reads besides its own replay: demonstrations, and goals in hindsight."""
 
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -8,7 +7,7 @@ import jax.numpy as jnp
 
 from envs.revealed import Revealed, in_hindsight, without_world
 from envs.simulation import Simulation
-from rl import buffer, manifest
+from rl import buffer, manifest, runs
 from rl.buffer import Buffer
 from rl.data import dataset
 from rl.env import Env
@@ -31,18 +30,22 @@ def world(env: Simulation, args: Any) -> Env:
     return Revealed(env) if args.hindsight else env
 
 
-def demonstrations(
-    path: Path | None, env: Simulation, name: str, hindsight: float
-) -> tuple[tuple[Buffer, ...], dict[str, str]]:
-    """A dataset of this very task as a replay of one world, and what a manifest says of it."""
+def demonstrations(env: Simulation, args: Any) -> tuple[Demos, dict[str, str]]:
+    """The dataset of this very task as a replay of one world, and what a manifest says of it."""
+    path, told = args.demos, runs.read_manifest(args.out) if args.resume else {}
     if path is None:
         return (), {}
     found = dataset.read(path)
     made = {"task": found.facts.get("task"), "env": found.facts.get("env")}
-    asked = {"task": name, "env": manifest.plain(env.task)}
+    asked = {"task": args.env_name, "env": manifest.plain(env.task)}
     if made != asked:
         what = manifest.difference("its task", made, asked)
         raise ValueError(f"{path} was made of another task: {what}.")
+    if told.get("demos_sha256", found.sha256) != found.sha256:
+        raise ValueError(
+            f"{args.out} was begun with other demonstrations than are in {path} now: make those "
+            "again by the command that made them."
+        )
 
     def step(key: Key) -> Transition:
         obs, off = Revealed(env).reset(key).obs, jnp.bool(False)
@@ -50,7 +53,7 @@ def demonstrations(
 
     like = jax.eval_shape(step, jax.random.key(0))
     seen = dataset.shaped(path, found, like)
-    seen = seen if hindsight else without_world(seen)
+    seen = seen if args.hindsight else without_world(seen)
     rows = jax.tree.map(lambda x: jnp.asarray(x[:, None]), seen)
     return (Buffer(rows, jnp.int32(len(seen.reward))),), {"demos_sha256": found.sha256}
 

@@ -144,7 +144,7 @@ def plan(args: Args) -> tuple[int, int]:
 def main(args: Args) -> None:
     cli.use_threads(args.threads)
     env = envs.simulate(args.env, args.physics, threads=args.threads)
-    demos, about = prior.demonstrations(args.demos, env, args.env_name, args.hindsight)
+    demos, about = prior.demonstrations(env, args)
 
     def train(part: Args) -> None:
         with cli.record_of(part, env) as log:

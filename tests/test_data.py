@@ -1,5 +1,6 @@
 """Demonstrations as files: made again they are the same, and what is wrong with one is said."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import envs
 from benchmarks import modes
 from envs.manipulation.expert import Expert
 from envs.revealed import Revealed
-from experiments import make_data, prior
+from experiments import make_data, prior, sac
 from rl.data import dataset
 from rl.data.dataset import Dataset
 
@@ -22,6 +23,13 @@ NAME = "panda-reach"
 def args(out: Path, **other: Any) -> make_data.Args:
     given = {"env": envs.make_task(NAME), "env_name": NAME, "episodes": 12, "out": out}
     return make_data.Args(**(given | other))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def judged_on_few() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(make_data, "JUDGED", 32)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -131,12 +139,13 @@ def test_a_set_of_another_task_is_refused(made: Path) -> None:
         (NAME, envs.make_task(NAME, rewards="sparse"), "its task.env.rewards = 'dense'"),
     ):
         with pytest.raises(ValueError, match=why):
-            prior.demonstrations(made, envs.simulate(task, "native"), name, 0.0)
+            prior.demonstrations(envs.simulate(task, "native"), sac.Args(task, name, demos=made))
 
 
 def test_a_set_is_a_replay_of_one_world(made: Path) -> None:
     env = envs.make(NAME)
-    ((replay,), about) = prior.demonstrations(made, env, NAME, 0.5)
+    wanted = sac.Args(env.task, NAME, demos=made, hindsight=0.5)
+    ((replay,), about) = prior.demonstrations(env, wanted)
     data = dataset.read(made)
     assert about == {"demos_sha256": data.sha256}
     assert int(replay.written) == len(data.steps["reward"]) == replay.data.reward.shape[0]

@@ -1,5 +1,6 @@
 """Goals in hindsight: from the same episode, later, and rewarded as if they had been asked."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 import envs
 from agents.sac import SAC
+from agents.td3 import TD3
 from envs.revealed import Revealed, in_hindsight
 from experiments import make_data, prior, sac
 from rl import buffer, rollout, runs
@@ -18,6 +20,11 @@ from rl.policy import uniform
 from rl.types import Transition
 
 HORIZON = 12
+
+
+@pytest.fixture(autouse=True)
+def judged_on_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(make_data, "JUDGED", 8)
 
 
 def numbered(ticks: int, ring: int, worlds: int, ends: np.ndarray) -> buffer.Buffer:
@@ -114,15 +121,16 @@ def test_half_of_a_batch_is_demonstrations(lived: tuple[Any, buffer.Buffer]) -> 
     np.testing.assert_array_equal(from_demos, np.arange(64) % 2 == 1)
 
 
-def test_it_trains_and_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
+@pytest.mark.parametrize("agent", [SAC, TD3])
+def test_agents_learn_from_both(agent: Any, tmp_path: Path) -> None:
     task = envs.make_task("panda-reach", rewards="sparse")
     data = make_data.Args(env=task, env_name="panda-reach", episodes=4, out=tmp_path / "d.npz")
     make_data.main(data)
-    small = SAC(hidden=(16,), critic_hidden=(16,))
     made = sac.Args(
         env=task, env_name="panda-reach", steps=700, num_envs=2, learning_starts=200,
-        batch_size=32, buffer_size=2_000, evals=2, eval_episodes=2, video=False, agent=small,
-        demos=data.out, hindsight=0.8, out=tmp_path / "run",
+        batch_size=32, buffer_size=2_000, evals=2, eval_episodes=2, video=False,
+        agent=agent(hidden=(16,), critic_hidden=(16,)), demos=data.out, hindsight=0.8,
+        out=tmp_path / "run",
     )  # fmt: skip
     sac.main(made)
     facts = runs.read_manifest(tmp_path / "run")
@@ -131,6 +139,25 @@ def test_it_trains_and_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     assert len(facts["eval_successes"][0]) == 2
     with pytest.raises(ValueError, match="--batch-size is 33"):
         sac.main(replace(made, batch_size=33))
+
+
+def test_a_run_does_not_go_on_with_other_demonstrations(tmp_path: Path) -> None:
+    task = envs.make_task("panda-reach", rewards="sparse")
+    data = make_data.Args(env=task, env_name="panda-reach", episodes=2, out=tmp_path / "d.npz")
+    make_data.main(data)
+    made = sac.Args(
+        env=task, env_name="panda-reach", steps=700, num_envs=2, learning_starts=200,
+        batch_size=32, buffer_size=2_000, evals=0, eval_episodes=2, video=False,
+        agent=SAC(hidden=(16,), critic_hidden=(16,)), demos=data.out, out=tmp_path / "run",
+    )  # fmt: skip
+    sac.main(made)
+    told = runs.read_manifest(tmp_path / "run") | {"status": "stopped by SIGTERM"}
+    runs.write(tmp_path / "run" / "manifest.json", json.dumps(told).encode())
+    assert data.out is not None
+    data.out.unlink()
+    make_data.main(replace(data, seed=1))
+    with pytest.raises(ValueError, match="was begun with other demonstrations"):
+        sac.main(replace(made, resume=tmp_path / "run"))
 
 
 @pytest.mark.parametrize(
