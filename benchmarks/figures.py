@@ -129,7 +129,7 @@ def intervals(scores: Scores) -> Figure:
             ax.plot([statistic(found)] * 2, [i - 0.3, i + 0.3], color="k", lw=1.5)
         ax.set_title(name, fontsize=9)
         ax.set_yticks(range(len(agents)), reversed(agents) if ax is axes[0] else [])
-    figure.supxlabel("normalised return", fontsize=9)
+    figure.supxlabel(f"normalised {scores.what}", fontsize=9)
     return figure
 
 
@@ -149,7 +149,7 @@ def profiles(scores: Scores) -> Figure:
         low, high = stats.bootstrap(profile, found, times=TIMES)
         axes[0].plot(levels, profile(found), color=colours(scores)[agent], label=agent)
         axes[0].fill_between(levels, low, high, color=colours(scores)[agent], alpha=0.2, lw=0)
-    axes[0].set_xlabel("normalised return above", fontsize=9)
+    axes[0].set_xlabel(f"normalised {scores.what} above", fontsize=9)
     axes[0].set_ylabel("share of runs", fontsize=9)
     _legend(figure, axes)
     return figure
@@ -198,7 +198,7 @@ def efficiency(scores: Scores, agents: Sequence[str]) -> Figure:
         axes[0].plot(steps, middle, color=colours(scores)[agent], label=agent)
         axes[0].fill_between(steps, low, high, color=colours(scores)[agent], alpha=0.2, lw=0)
     axes[0].set_xlabel("environment steps", fontsize=9)
-    axes[0].set_ylabel("IQM of normalised return", fontsize=9)
+    axes[0].set_ylabel(f"IQM of normalised {scores.what}", fontsize=9)
     _legend(figure, axes)
     return figure
 

@@ -53,9 +53,17 @@ class Scores:
         return not any(run.about or run.config or run.took for run in own)
 
     def steps(self, agent: str) -> int:
-        """Environment steps of its runs."""
+        """Environment steps of its longest runs."""
+        return max(self._ends(agent), default=0)
+
+    def span(self, agent: str) -> str:
+        """Environment steps of its runs, where tasks differ in them from the least to the most."""
+        ends = sorted({*self._ends(agent)} or {0})
+        return " to ".join(f"{end:,}" for end in {ends[0]: 0, ends[-1]: 0})
+
+    def _ends(self, agent: str) -> list[int]:
         runs = [r for (_, name), found in self.runs.items() if name == agent for r in found]
-        return max((run.steps[-1] for run in runs if run.steps), default=0)
+        return [run.steps[-1] for run in runs if run.steps]
 
 
 def gathered(suite: Suite, where: Path, records: Sequence[Path] = ()) -> Collected:

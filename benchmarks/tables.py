@@ -120,7 +120,7 @@ def aggregates(scores: Scores) -> Table:
         for statistic in AGGREGATES.values():
             low, high = stats.bootstrap(statistic, found, times=TIMES)
             cells.append(f"{statistic(found):.2f} [{low:.2f}, {high:.2f}]")
-        rows.append((agent, f"{scores.steps(agent):,}", str(len(found)), *cells))
+        rows.append((agent, scores.span(agent), str(len(found)), *cells))
     unit = (
         "the ranges of the suite"
         if scores.ranged
