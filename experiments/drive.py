@@ -32,6 +32,7 @@ from rl import artefact, runs
 from rl.artefact import Artefact
 from rl.bridge import runner
 
+WAIT = 60.0  # s for a policy to be ready, on a machine that has much else to do
 LONGEST = 24 * 3600.0  # s, whose log fits in memory
 
 
@@ -172,21 +173,24 @@ def together(
     bridge = [sys.executable, "-m", "rl.bridge"]
     robot = subprocess.Popen([
         *bridge, "sim", str(path), "--address", address, "--pace", args.pace,
-        "--seconds", str(args.seconds), "--log", str(log), *more,
+        "--seconds", str(args.seconds), "--log", str(log), "--wait", str(WAIT), *more,
     ])  # fmt: skip
     policy = subprocess.Popen([
         *bridge, "run", str(path), "--robot", address, "--script", str(script),
         "--runtime", args.runtime, *limits,
     ])  # fmt: skip
     try:
-        codes = [process.wait() for process in (robot, policy)]  # each gives up a lost other
+        code = policy.wait()
+        well = robot.wait(WAIT) == 0  # it gives up a lost policy sooner
+    except subprocess.TimeoutExpired:  # but not one that never came
+        code, well = 1, False
     finally:
         for process in (robot, policy):
             process.kill()
             process.wait()
-    if codes[0]:
+    if not well:
         raise ValueError("The robot and its policy did not come to the end; they say why above.")
-    return not codes[1]
+    return not code
 
 
 if __name__ == "__main__":

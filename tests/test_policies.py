@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from benchmarks import standing, walking
+from benchmarks import armstep, standing, walking
 from benchmarks.process import Failed
 from experiments import cli, drive, drive_walker, play, ppo, walk
 from rl import runs
@@ -47,6 +47,17 @@ def test_the_walker_follows_its_joystick_through_the_bridge(tmp_path: Path) -> N
     np.testing.assert_allclose(did[250:350].mean(0), [0, 0, -0.8], atol=0.25)
     assert (log["qpos"][:, 2] > 0.2).all()
     assert (tmp_path / "drive.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_an_arm_does_through_the_bridge_what_it_does_inside() -> None:
+    run = POLICIES / "panda-pick-cube"
+    env, policy, params = play.load(run)
+    inside = armstep.lived(env, policy, params, jax.random.key(0), 4)
+    outside = armstep.driven(env, run / "artefact-0.zip", inside, armstep.UNCUT)
+    found = armstep.compared(inside, outside, env.control_dt)
+    assert found["median"] <= 1e-4
+    assert found["alike"] >= 0.75  # where things touch rounding grows: 90% of 100 are
+    assert found["success"] == {"inside": 1.0, "bridge": 1.0}
 
 
 CHEETAH = ["--env", "HalfCheetah-v5", "--num-envs", "4", "--unroll", "16", "--steps", "64"]

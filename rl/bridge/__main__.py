@@ -42,6 +42,7 @@ class Sim:
     address: Address = "127.0.0.1:9870"  # to listen on
     pace: Literal["real", "lockstep"] = "lockstep"  # with the clock, or as fast as both can
     seconds: float = 20.0  # of an episode
+    wait: float = 10.0  # s for a policy to come
     hz: float = 500.0  # steps of physics, and of the motors' own loop, a second
     starts: Path | None = None  # an .npz of qpos [E, nq] and qvel [E, nv]: an episode from each
     log: Path | None = None  # an .npz of what happened, a row per control step
@@ -86,12 +87,14 @@ def sim(args: Sim) -> None:
         raise ValueError(
             f"--seconds is {args.seconds:g}; it takes a time from {robot.spec.control_dt:g} s on."
         )
+    if not 0 < args.wait < np.inf:
+        raise ValueError(f"--wait is {args.wait:g}; it takes a time above 0 s.")
     if args.log:
         _check_log(args.log)
     starts = _starts(args.starts, robot.model.nq, robot.model.nv) if args.starts else [robot.home()]
     simulator = Simulator(robot, Link(_address(args.address)), args.pace == "real")
     print(f"waiting  {robot.spec.name} on {args.address}", flush=True)
-    simulator.meet()
+    simulator.meet(args.wait)
     ends = []
     try:
         for number, start in enumerate(starts):

@@ -20,7 +20,7 @@ from rl.spec import Spec
 HOLD_S = 0.1  # s without a command that motors go on holding the last one
 DAMPED_S = 1.0  # s that a robot is damped before its simulation ends
 DAMPING = 2.0  # N m s/rad
-PATIENCE = 10.0  # s of wall time for the policy to answer, or to appear
+PATIENCE = 10.0  # s of wall time for the policy to answer
 MOST_HZ = 100_000
 
 
@@ -132,9 +132,9 @@ class Simulator:
         self.robot, self.link, self.realtime = robot, link, realtime
         self.seq, self.log = 0, Log()
 
-    def meet(self) -> None:
-        """Wait for a policy and greet it; ValueError if it is another robot's."""
-        until = time.monotonic() + PATIENCE
+    def meet(self, wait: float) -> None:
+        """Wait so many s for a policy and greet it; ValueError if it is another robot's."""
+        until = time.monotonic() + wait
         while time.monotonic() < until:
             if (got := self.link.receive(0.1)) and got[0].kind == wire.HELLO:
                 message, self.link.peer = got
@@ -142,7 +142,7 @@ class Simulator:
                 wire.check_hello(self.robot.spec, message, "The policy")
                 return
         raise ValueError(
-            f"No policy came within {PATIENCE:.0f} s: start one with python -m rl.bridge run, and "
+            f"No policy came within {wait:g} s: start one with python -m rl.bridge run, and "
             "--robot if this is not where it looks."
         )
 
