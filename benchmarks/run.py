@@ -47,6 +47,8 @@ def main(args: Args) -> None:
         raise ValueError(f"--seeds is {args.seeds}; it takes a count, or 0 for the suite's.")
     progress = carry_out(args, suite, lambda: arms(suite, args))
     if args.dry_run:
+        if suite.about:
+            print(suite.about)
         return
     if args.stop:
         done = score(gathered(suite, args.runs).results, suite)

@@ -68,10 +68,13 @@ class Simulation:
             qpos=jnp.asarray(qpos, start.qpos.dtype), qvel=jnp.asarray(qvel, start.qvel.dtype)
         )
         if command is not None:
+            command = jnp.asarray(command) if isinstance(start.command, jax.Array) else command
             jax.tree.map(lambda x, y: _require_shape("command", x, y.shape), command, start.command)
             start = start._replace(command=jax.tree.map(jnp.float32, command))
         asked = start.qpos, start.command
-        if not any(isinstance(x, Tracer) for x in jax.tree.leaves(asked)):
+        if not any(isinstance(x, Tracer) for x in jax.tree.leaves((asked, start.qvel))):
+            if not jnp.isfinite(start.qvel).all():
+                raise ValueError("The qvel has numbers that are not finite.")
             self.task.check_start(*jax.device_get(asked))
         return self._begin(start, context, key, settle=0)
 

@@ -18,6 +18,7 @@ from envs.disturb import Disturbance
 from rl.mirror import Mirror
 from rl.types import Array, Key, Metrics, Obs, PyTree, Readings
 
+MOST_PIXELS = 4096  # of a picture's side
 ParamsByField = dict[str, Array]  # randomised MjModel fields, each of the model's own shape
 
 
@@ -28,6 +29,12 @@ class Camera:
     name: str
     height: int = 64  # pixels
     width: int = 64  # pixels
+
+    def __post_init__(self) -> None:
+        if not (1 <= self.height <= MOST_PIXELS and 1 <= self.width <= MOST_PIXELS):
+            raise ValueError(
+                f"A picture of {self.width} x {self.height} pixels: a side has 1 to {MOST_PIXELS}."
+            )
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ python -m experiments.make_data --env panda-push-t --expert.noise 0.1 --failures
 The same command makes the same data; its hash and what it is worth are in the file.
 """
 
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
@@ -60,7 +61,7 @@ def main(args: Args) -> None:
     made = joined([episodes[i] for i in order], about(args, env))
     sha256 = dataset.write(out, made)
     done, ways = made.episodes["success"], made.episodes["way"]
-    print(f"episodes {len(done)}, of {len(made.steps['reward']):,} steps")
+    print(f"episodes {len(done)}, {len(made.steps['reward']):,} steps in all")
     print(f"success  {done.mean():.1%}, return {made.episodes['return'].mean():.1f}")
     print("ways     " + ", ".join(f"{n} {(ways == i).sum()}" for i, n in enumerate(args.env.ways)))
     for who, score in made.facts["scores"].items():
@@ -84,6 +85,13 @@ def check(args: Args, out: Path) -> None:
     if out.exists():
         raise ValueError(f"{out} is there already: name another file with --out, or delete it.")
     args.expert.policy(args.env)  # says what is wrong with the way
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=out.parent).close()
+    except OSError as error:
+        raise ValueError(
+            f"{out} cannot be written: {error.strerror}. Name a file in another folder with --out."
+        ) from None
 
 
 def gathered(env: Simulation, expert: Expert, seed: int, count: int, good: bool) -> list[Any]:

@@ -40,7 +40,10 @@ def demonstrations(env: Simulation, args: Any) -> tuple[Demos, dict[str, str]]:
     asked = {"task": args.env_name, "env": manifest.plain(env.task)}
     if made != asked:
         what = manifest.difference("its task", made, asked)
-        raise ValueError(f"{path} was made of another task: {what}.")
+        raise ValueError(
+            f"{path} was made of another task: {what}. python -m experiments.make_data makes one "
+            "of this."
+        )
     if told.get("demos_sha256", found.sha256) != found.sha256:
         raise ValueError(
             f"{args.out} was begun with other demonstrations than are in {path} now: make those "

@@ -29,6 +29,7 @@ SEED = jax.random.key(3)
         ("panda-push-t", {"high": (0.8, 0.1)}, "place beside a T at .* lies outside of where"),
         ("panda-peg-insertion", {"high": (0.9, 0.1)}, "hole at .* lies outside of where"),
         ("panda-stack", {"high": (0.62, -0.1)}, "Blocks need"),
+        ("panda-pick-cube", {"mass": -1.0}, "mass is -1.0; it takes numbers above 0"),
         ("panda-pick-cube", {"actions": "hands"}, "actions is 'hands'; it takes one of joints"),
     ],
 )
@@ -67,6 +68,7 @@ def test_every_start_of_a_task_is_one_it_may_begin_at(name: str, actions: str) -
         ("panda-pick-cube", {9: 1.4}, None, "A cube at .* lies outside"),
         ("panda-pick-cube", {11: 0.01}, None, "table and cube 20 mm inside one another"),
         ("panda-stack", {10: 0.9}, None, "A upper at"),
+        ("panda-pick-cube", {12: 0.0}, None, "cube turned by a quaternion of length 0"),
     ],
 )
 def test_a_start_that_cannot_be_is_refused(
@@ -86,5 +88,9 @@ def test_a_start_may_be_asked_for_what_one_likes() -> None:
     np.testing.assert_array_equal(state.sim.command, goal)
     cube = state.obs[env.task.table.count + 2 :][:3]
     np.testing.assert_allclose(cube, qpos[9:12], atol=1e-6)
+    same = env.reset_to(SEED, qpos, qvel, [0.55, 0.1, 0.3])
+    np.testing.assert_array_equal(same.obs, state.obs)
     with pytest.raises(ValueError, match="command has shape"):
         env.reset_to(SEED, qpos, qvel, goal[:2])
+    with pytest.raises(ValueError, match="qvel has numbers that are not finite"):
+        env.reset_to(SEED, qpos, qvel * np.nan)

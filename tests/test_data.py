@@ -162,6 +162,7 @@ def test_a_set_is_a_replay_of_one_world(made: Path) -> None:
         ({"episodes": 0}, "--episodes"),
         ({"out": Path("set.hdf5")}, "ends in .npz"),
         ({"expert": Expert(way=7)}, "way is 7"),
+        ({"out": Path("/proc/x.npz")}, "/proc/x.npz cannot be written"),
         ({"env": envs.make_task("Hopper-v5"), "env_name": "Hopper-v5"}, "Nobody is expert at"),
         ({"expert": Expert(speed=0.01), "episodes": 60}, "of 1,280 episodes succeeded, and 60 are"),
     ],

@@ -151,7 +151,7 @@ def test_an_inserted_peg_is_nowhere_inside_the_block() -> None:
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"way": 3}, "way is 3; there are 0 over, 1 left, 2 right"),
+        ({"way": 3}, r"way is 3; it takes 0 \(over\), 1 \(left\), 2 \(right\), or -1"),
         ({"speed": 0.0}, "speed is 0"),
         ({"noise": -1.0}, "noise is -1"),
         ({"mistake": float("nan")}, "mistake is nan"),

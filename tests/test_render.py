@@ -85,6 +85,11 @@ def test_a_goal_is_shown_and_is_not_there() -> None:
     assert task.marks(command)[0].at == pytest.approx((0.5, 0.05 + 0.18 / 7, 0.02))
 
 
+def test_a_picture_without_pixels_is_refused() -> None:
+    with pytest.raises(ValueError, match="A picture of -3 x -3 pixels: a side has 1 to 4096"):
+        envs.make("panda-reach", pixels=-3)
+
+
 def test_a_process_that_drew_ends_quietly() -> None:
     code = (
         "import envs, jax; env = envs.make('panda-reach', pixels=8);"

@@ -67,8 +67,8 @@ class Expert:
         """It as a policy, which needs an environment that is `Revealed`, and tells its way."""
         count = len(task.ways)
         if not -1 <= self.way < count:
-            names = ", ".join(f"{i} {name}" for i, name in enumerate(task.ways))
-            raise ValueError(f"way is {self.way}; there are {names}, and -1 for any.")
+            names = ", ".join(f"{i} ({name})" for i, name in enumerate(task.ways))
+            raise ValueError(f"The expert's way is {self.way}; it takes {names}, or -1 for any.")
 
         def step(params: Params, carry: Carry, obs: Obs, key: Key) -> tuple[Array, Carry, Array]:
             way_key, miss_key, noise_key = jax.random.split(key, 3)

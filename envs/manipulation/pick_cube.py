@@ -81,6 +81,9 @@ class PickCube(Task):
     pixels: int = 0  # a side of the pictures that wrist and front cameras take; 0: none
 
     def __post_init__(self) -> None:
+        for name, x in (("mass", self.mass), ("near", self.near), ("half", min(self.half))):
+            if not x > 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it takes numbers above 0.")
         z = self.half[2]
         check_goals(self.table, (*self.cube_low, z), (*self.cube_high, z), "block")
         check_goals(self.table, self.goal_low, self.goal_high, "goal")

@@ -9,6 +9,7 @@ from envs.manipulation.inverse import FAR, inverse
 from envs.manipulation.tabletop import Tabletop
 
 INSIDE = 0.003  # m that a part may be inside another at a start: what a hand holds is, a little
+TURNED = 1e-3  # that a quaternion may be longer or shorter than 1, of rounding
 SLACK = 1e-4  # rad or m beyond its range that a joint may be, of rounding
 
 
@@ -54,6 +55,13 @@ def check_pose(table: Tabletop, model: mujoco.MjModel, qpos: np.ndarray) -> None
             raise ValueError(
                 f"The qpos has {joint.name} at {at:.3f}; it goes from {low:g} to {high:g}."
             )
+        if model.jnt_type[i] == mujoco.mjtJoint.mjJNT_FREE:
+            length = np.linalg.norm(qpos[joint.qposadr[0] + 3 :][:4])
+            if abs(length - 1) > TURNED:
+                raise ValueError(
+                    f"The qpos has {joint.name} turned by a quaternion of length {length:.3g}, "
+                    "and not of 1."
+                )
     data = mujoco.MjData(model)
     data.qpos[:] = qpos
     mujoco.mj_forward(model, data)

@@ -68,14 +68,18 @@ def read(path: Path) -> Dataset:
         with path.open("rb") as whole, np.load(whole) as file:
             arrays = dict(file)
         facts = json.loads(arrays.pop(FACTS).item())
-    except (ValueError, OSError, EOFError, KeyError, AttributeError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} is damaged, or no dataset: {error}.") from None
+    except (ValueError, OSError, EOFError, KeyError, AttributeError, zipfile.BadZipFile):
+        raise ValueError(
+            f"{path} is damaged, or no dataset: make it again with python -m experiments.make_data."
+        ) from None
     cut = len(EPISODE)
     episodes = {n[cut:]: x for n, x in arrays.items() if n.startswith(EPISODE)}
     steps = {n: x for n, x in arrays.items() if not n.startswith(EPISODE)}
     found = Dataset(steps, episodes, facts)
     if facts.get(HASH) != found.sha256:
-        raise ValueError(f"{path} is damaged: it does not hold what its hash is of.")
+        raise ValueError(
+            f"{path} is damaged: it does not hold what its hash is of. Make it again."
+        )
     _check(path, found)
     return found
 
