@@ -51,7 +51,7 @@ def test_the_states_are_telling() -> None:
 def test_the_observation_is_playgrounds(task: PickCube, readings: list[dict[str, Any]]) -> None:
     ours = np.r_[0:52, 58:66]  # the rest is of how the target is turned
     for row in ROWS:
-        memory = Memory(jnp.asarray(TRACE["ctrl"][row], jnp.float32))
+        memory = Memory(jnp.asarray(TRACE["ctrl"][row], jnp.float32), jnp.zeros(8))
         command = jnp.asarray(TRACE["target_pos"][row], jnp.float32)
         found, _ = task.observe(readings[row], command, memory)
         found, theirs = np.asarray(found), TRACE["obs"][row]

@@ -115,13 +115,12 @@ def towards(
     by = dict(zip("xyz", GAIN * off / TOOL_STEP, strict=True)) | {"yaw": GAIN * turn / YAW_STEP}
     moved = {name: jnp.clip(pace * x, -most, most) for name, x in by.items()} | {"grip": grip}
     action = jnp.stack([moved[name] for name in table.free])
-    return action if table.actions == "ee" else _by_joints(table, world, action, most)
+    return action if table.actions == "ee" else _by_joints(table, world, action)
 
 
-def _by_joints(table: Tabletop, world: World, action: Array, most: Array) -> Array:
+def _by_joints(table: Tabletop, world: World, action: Array) -> Array:
     """The joints' steps to where the hand would be told to be."""
-    before = world.memory.targets
-    steps = (table.follow(action, world.told, before) - before) / JOINT_STEP
+    steps = (table.follow(action, world.told, world.memory) - world.memory.targets) / JOINT_STEP
     arm, hand = steps[: table.count], steps[table.count :]
-    arm = arm * most / jnp.maximum(jnp.abs(arm).max(), most)  # straight there
+    arm = arm / jnp.maximum(jnp.abs(arm).max(), 1)
     return jnp.concatenate([arm, hand])

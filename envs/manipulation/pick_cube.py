@@ -39,7 +39,7 @@ from envs.shapes import UPRIGHT, Box, Vec3
 from envs.task import Mark, Readings, Start, Task, TaskSpec
 from rl.types import Array, Key, Metrics, Obs
 
-HORIZON_S = {"joints": 3.0, "ee": 5.0}
+HORIZON_S = 5.0
 REACHED = 0.012  # m from the block that the tool has reached it
 YAWS, TURNED = 1000, 10_000  # how an expert remembers a turn as a count: of 1 / YAWS rad
 CUBE, ORANGE = "cube", (0.9, 0.5, 0.2, 1)
@@ -103,7 +103,7 @@ class PickCube(Task):
     def spec(self) -> TaskSpec:
         axes = zip("xyz", self.goal_low, self.goal_high, strict=True)
         return self.table.spec(
-            SENSED, HORIZON_S[self.actions],
+            SENSED, HORIZON_S,
             command=tuple((axis, "m", low, high) for axis, low, high in axes),
             achieved=(("cube_pos", 3),), cameras=self.table.cameras(self.pixels),
         )  # fmt: skip

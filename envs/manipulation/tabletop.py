@@ -22,6 +22,7 @@ from envs.manipulation.scene import add_looks, put_thing
 from envs.manipulation.so101 import SO101
 from envs.shapes import Vec3
 from envs.task import Camera, TaskSpec
+from rl.motion import Motion, motion
 from rl.types import Array, Obs, Readings
 
 ARMS = {"panda": PANDA, "so101": SO101}
@@ -47,6 +48,7 @@ class Memory(NamedTuple):
     """What the robot carries."""
 
     targets: Array  # [motors] as it was told last
+    moved: Array  # [motors] by which these differ from those before
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +143,18 @@ class Tabletop:
         }  # fmt: skip
         return TaskSpec(**(facts | other))
 
+    @cached_property
+    def motion(self) -> Motion:
+        """What limits the motors' targets, as the bridge to a robot has it."""
+        motors = self.arm.motors
+        facts = {
+            name: np.array([getattr(joint, name) for joint in motors], np.float32)
+            for name in ("low", "high", "kp", "kd", "acceleration", "torque_rate")
+        }
+        facts["torque"] = np.array([joint.force for joint in motors], np.float32)
+        facts["speed"] = np.array([self.fastest(joint) for joint in motors], np.float32)
+        return motion(facts, self.period)
+
     def fastest(self, joint: Joint) -> float:
         """What a motor's target may move in a second; a hand closes by itself, told at once."""
         grips = joint in self.arm.motors[self.count :]
@@ -151,7 +165,8 @@ class Tabletop:
         return tuple(Camera(name, pixels, pixels) for name in ("wrist", "front")) if pixels else ()
 
     def memory(self) -> Memory:
-        return Memory(jnp.asarray(self.rest, jnp.float32))
+        rest = jnp.asarray(self.rest, jnp.float32)
+        return Memory(rest, jnp.zeros_like(rest))
 
     @cached_property
     def stand(self) -> np.ndarray:
@@ -166,19 +181,23 @@ class Tabletop:
         return jnp.asarray(self.stand, jnp.float32)
 
     def targets(self, action: Array, readings: Readings, memory: Memory) -> tuple[Array, Memory]:
-        """Motor targets of an action, which are remembered."""
-        low, high = self.arm.limits.T.astype(np.float32)
+        """Motor targets of an action, as motors may follow it, which are remembered."""
+        before, motion = memory.targets, self.motion
         action = jnp.clip(action, -1, 1)
         if self.actions == "joints":
-            targets = jnp.clip(memory.targets + JOINT_STEP * action, low, high)
+            wished = before + JOINT_STEP * action
         else:
-            targets = self.follow(action, readings, memory.targets)
-        return targets, Memory(targets)
+            wished = self.follow(action, readings, memory)
+        angles, speeds = (x[: len(before)] for x in self.joints(readings))
+        low, high = motion.bounds(before, angles, speeds, jnp)
+        targets = jnp.clip(motion.eased(wished, before, memory.moved, jnp), low, high)
+        return targets, Memory(targets, targets - before)
 
-    def follow(self, action: Array, readings: Readings, before: Array) -> Array:
-        """Motor targets that move the tool as `action` has it."""
+    def follow(self, action: Array, readings: Readings, memory: Memory) -> Array:
+        """Motor targets that move the tool as `action` has it, all joints at one pace."""
         arm, asked = self.arm, dict(zip(self.free, action, strict=True))
-        told, q = kinematics.forward(arm, before[: self.count]), before[: self.count]
+        before, moved = (x[: self.count] for x in memory)
+        told, q = kinematics.forward(arm, before), before
         start = self.start_pose
         by = jnp.stack([asked.get(name, jnp.zeros(())) for name in ("x", "y", "z")])
         fixed = np.array([name not in asked for name in ("x", "y", "z")])
@@ -191,10 +210,9 @@ class Tabletop:
         turn, rest = kinematics.downward(yaw), jnp.asarray(self.rest[: self.count], jnp.float32)
         for _ in range(TURNS):
             q = kinematics.toward(arm, q, at, turn, rest, self.weight)
-        most = np.array([joint.speed for joint in arm.joints], np.float32) * self.period
-        q = jnp.clip(q, before[: self.count] - most, before[: self.count] + most)
+        q = before + self.motion.together(q - before, moved, jnp)
         opening = (1 + asked["grip"]) / 2 if "grip" in asked else None
-        fingers = before[self.count :]
+        fingers = memory.targets[self.count :]
         if opening is not None:
             fingers = jnp.stack([arm.shut + opening * (arm.opened - arm.shut)])
         return jnp.concatenate([q, fingers])
@@ -212,10 +230,10 @@ class Tabletop:
         return gather("pos"), gather("vel")
 
     def arm_state(self, readings: Readings, memory: Memory) -> Array:
-        """What a policy sees of its arm: positions, speeds, and how far targets are ahead."""
+        """What a policy sees of its arm: positions and speeds, and of targets lead and speeds."""
         position, speed = self.joints(readings)
         ahead = memory.targets - position[: len(memory.targets)]
-        return jnp.concatenate([position, speed, ahead])
+        return jnp.concatenate([position, speed, ahead, memory.moved[: self.count] / self.period])
 
     def seen(self, state: Array, readings: Readings) -> Obs:
         """An observation of `state`, and of pictures where there are any."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from rl.bridge.wire import Command
+from rl.motion import motion
 from rl.spec import Spec
 
 RUN, HOLD, DAMPING = "run", "hold", "damping"
@@ -49,23 +50,20 @@ class Limiter:
     def __init__(self, spec: Spec, limits: Limits) -> None:
         limits.check()
         self.spec, self.limits = spec, limits
-        column = lambda name: np.array([getattr(a, name) for a in spec.actuators])  # noqa: E731
-        self.low, self.high, self.rest = column("low"), column("high"), column("rest")
-        self.kp, self.kd = column("kp"), column("kd")
-        self.torque = limits.torque * column("torque")
-        speed, rate = limits.speed * column("speed"), limits.torque * column("torque_rate")
-        stiff = np.maximum(self.kp, 1e-9)  # a target that moves so fast, of a joint that does not
-        speed = np.where(rate > 0, np.minimum(speed, rate / stiff), speed)
-        self.step = speed * spec.control_dt  # most change in a tick
-        acceleration = limits.acceleration * column("acceleration")
-        self.gain = np.where(acceleration > 0, acceleration, np.inf) * spec.control_dt**2
+        names = ("low", "high", "rest", "kp", "kd", "torque", "speed", "acceleration",
+                 "torque_rate")  # fmt: skip
+        facts = {name: np.array([getattr(a, name) for a in spec.actuators]) for name in names}
+        self.motion = motion(
+            facts, spec.control_dt, limits.speed, limits.torque, limits.acceleration
+        )
+        self.rest = np.clip(facts["rest"], facts["low"], facts["high"])
         self.max_tilt = min(limits.max_tilt, spec.max_tilt)
         self.reset()
 
     def reset(self) -> None:
         """Begin anew, from where the joints will be, or from rest if nothing measures that."""
         self.mode, self.why, self.held = RUN, "", 0.0
-        self.targets, self.begun = np.clip(self.rest, self.low, self.high), False
+        self.targets, self.begun = self.rest, False
         self.moved = np.zeros_like(self.rest)  # by the targets, in the last tick
 
     def tick(
@@ -75,7 +73,7 @@ class Limiter:
         if not self.begun:
             angles, _ = self._joints(readings)
             if angles is not None and np.isfinite(angles).all():
-                self.targets = np.clip(angles, self.low, self.high)
+                self.targets = np.clip(angles, self.motion.low, self.motion.high)
             self.begun = True
         if self.mode != DAMPING:
             self._judge(wished, readings, age)
@@ -86,8 +84,9 @@ class Limiter:
         damped = self.mode == DAMPING
         count = len(self.targets)
         return Command(
-            seq, self.targets.copy(), np.zeros(count) if damped else self.kp,
-            np.full(count, self.limits.damping) if damped else self.kd, damped, np.asarray(asked),
+            seq, self.targets.copy(), np.zeros(count) if damped else self.motion.kp,
+            np.full(count, self.limits.damping) if damped else self.motion.kd, damped,
+            np.asarray(asked),
         )  # fmt: skip
 
     def _judge(self, wished: Any, readings: Mapping[str, np.ndarray], age: float) -> None:
@@ -125,30 +124,14 @@ class Limiter:
 
         And acceleration, where those do: a motor is not overloaded to brake it gently.
         """
-        low = np.maximum(self.low, self.targets - self.step)
-        high = np.minimum(self.high, self.targets + self.step)
         angles, speeds = self._joints(readings)
-        if angles is not None:
-            drag, kp = self.kd * speeds, np.maximum(self.kp, 1e-9)  # a limp motor has no bounds
-            low = np.maximum(low, angles + (drag - self.torque) / kp)
-            high = np.minimum(high, angles + (drag + self.torque) / kp)
+        low, high = self.motion.bounds(self.targets, angles, speeds, np)
         if (low > high).any():
             at = int(np.argmax(low - high))
             name = self.spec.actuators[at].name
             self.mode, self.why = DAMPING, f"no target of {name} keeps its limits"
             return
-        self.targets = np.clip(self._eased(wished), low, high)
-
-    def _eased(self, wished: np.ndarray) -> np.ndarray:
-        """Targets that speed up and slow down as joints may, and can stop before their limits."""
-        gain = np.where(np.isfinite(self.gain), self.gain, 0.0)
-        most = lambda room: np.sqrt(gain**2 + 2 * gain * np.maximum(room, 0)) - gain  # noqa: E731
-        least = np.maximum(self.moved - gain, -most(self.targets - self.low))
-        top = np.minimum(self.moved + gain, most(self.high - self.targets))
-        # Where it is too late to stop it brakes as it may.
-        least, top = np.minimum(least, self.moved + gain), np.maximum(top, self.moved - gain)
-        eased = self.targets + np.clip(wished - self.targets, least, top)
-        return np.where(np.isfinite(self.gain), eased, wished)
+        self.targets = np.clip(self.motion.eased(wished, self.targets, self.moved, np), low, high)
 
     def _joints(self, readings: Mapping[str, np.ndarray]) -> tuple[Any, Any]:
         """Positions and speeds [A] of the motors' joints, where all are measured."""
