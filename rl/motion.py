@@ -55,7 +55,7 @@ class Motion:
         Each for itself would be cut out of step with the others, and a tool leave its way and tilt.
         """
         step, gain = self.step[: len(by)], self.gain[: len(by)]
-        share = lambda most, x: xp.min(xp.where(xp.abs(x) > most, most / xp.abs(x), 1.0))  # noqa: E731
+        share = lambda most, x: xp.minimum(1, xp.min(most / xp.maximum(xp.abs(x), 1e-12)))  # noqa: E731
         change = by * share(step, by) - moved
         return moved + change * share(np.where(gain > 0, gain, np.inf), change)
 

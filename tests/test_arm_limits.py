@@ -1,14 +1,23 @@
-"""What a Franka's motors hear keeps its maker's limits of motion, whatever a policy says."""
+"""What a Franka's motors hear keeps its maker's limits of motion, whatever a policy says.
+
+And what its tasks say is within them, so that a policy is not cut on the robot.
+"""
 
 from functools import cache
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import envs
-from rl import export
+from envs.manipulation.expert import Expert
+from envs.revealed import WORLD, Revealed
+from rl import export, rollout
 from rl.bridge.limiter import HOLD, RUN, Limiter, Limits
+from rl.motion import motion
+from rl.policy import uniform
 from rl.spec import Spec
 
 DT, TICKS = 0.02, 4_000
@@ -19,16 +28,21 @@ TORQUE = np.array([87.0] * 4 + [12.0] * 3)  # N m
 RATE, JERK = 1000.0, np.array([7500, 3750, 5000, 6250, 7500, 10_000, 10_000])
 
 
-@cache
-def panda() -> Spec:
-    task: Any = envs.make_task("panda-reach", actions="joints")
+def spec_of(task: Any) -> Spec:
+    """Of a task's arm alone."""
     spec = task.spec
-    names = [n for n in spec.sensors if n.startswith(("joint", "finger"))]
+    names = [f"{joint}_{what}" for joint in task.table.arm.moving for what in ("pos", "vel")]
     motors = export.actuators(
         task.model(), spec.actuators, names, task.table.rest.tolist(), spec.speeds,
         spec.accelerations, spec.torque_rates,
     )  # fmt: skip
-    return Spec("panda", export.sensors(task.model(), names), motors, (), DT, 0.005, 180.0)
+    sensors = export.sensors(task.model(), names)
+    return Spec("arm", sensors, motors, (), spec.control_dt, 0.005, 180.0)
+
+
+@cache
+def panda() -> Spec:
+    return spec_of(envs.make_task("panda-reach", actions="joints"))
 
 
 def of(field: str) -> np.ndarray:
@@ -129,3 +143,60 @@ def test_a_factor_loosens_them() -> None:
     assert (np.abs(gained).max(0) > 2 * ACCELERATION).all()
     with pytest.raises(ValueError, match=r"limits.acceleration is 0"):
         Limiter(panda(), Limits(acceleration=0))
+
+
+@pytest.mark.parametrize(
+    ("name", "actions", "expert"),
+    [
+        ("panda-reach", "joints", False),
+        ("panda-push-t", "ee", False),
+        ("panda-pick-cube", "ee", True),
+        ("panda-peg-insertion", "joints", True),
+        ("so101-pick-cube", "joints", False),
+    ],
+)
+def test_the_limiter_cuts_nothing_that_a_task_asks_for(
+    name: str, actions: str, expert: bool
+) -> None:
+    task: Any = envs.make_task(name, actions=actions)
+    env = Revealed(envs.simulate(task, "native"))
+    policy = Expert().policy(task) if expert else uniform(env.action_dim)
+
+    @jax.jit
+    def run(key: Any) -> Any:
+        worlds = rollout.start(env, policy, (), key, 4)
+        return rollout.collect(env, policy, (), worlds, key, env.horizon - 1)[1]
+
+    seen, spec = jax.device_get(run(jax.random.key(0))), spec_of(task)
+    told, wishes = seen.obs[WORLD].told, seen.next_obs[WORLD].memory.targets
+    assert not seen.terminated.any()
+    for world in range(4):
+        limiter = Limiter(spec, Limits())
+        for t, wish in enumerate(wishes[:, world]):
+            readings = {s.name: told[s.name][t, world].reshape(-1) for s in spec.sensors}
+            limiter.tick(t, wish, readings, 0.0, np.zeros(0))
+            assert limiter.mode == RUN, limiter.why
+            np.testing.assert_allclose(limiter.targets, wish, atol=1e-4)  # a square root of 1e-8
+
+
+def test_joints_that_move_together_keep_their_direction_and_limits() -> None:
+    names = "low", "high", "kp", "kd", "torque", "speed", "acceleration", "torque_rate"
+    limits = motion({name: of(name) for name in names}, DT)
+    rng, most, gain = np.random.default_rng(0), limits.step[:7], limits.gain[:7]
+    reached = []
+    for _ in range(2_000):
+        size = rng.random() ** 2
+        moved, by = size * rng.uniform(-most, most), size * rng.normal(0, 0.05, 7)
+        found = limits.together(by, moved, np)
+        np.testing.assert_allclose(limits.together(by, moved, jnp), found, atol=1e-7)
+        assert (np.abs(found) <= most + 1e-12).all()
+        assert (np.abs(found - moved) <= gain + 1e-12).all()
+        within = by * min(1, (most / np.abs(by)).min())  # as fast as may be, as straight
+        share = (found - moved) / (within - moved)
+        np.testing.assert_allclose(share, share[0], rtol=1e-6)
+        reached.append(share[0])
+        if share[0] < 1 - 1e-9:  # and some joint can no more
+            assert np.isclose(np.abs(found - moved), gain).any()
+    assert 0 < np.mean(np.array(reached) > 1 - 1e-9) < 1
+    still = limits.together(np.zeros(7), gain / 2, np)
+    np.testing.assert_allclose(still, 0, atol=1e-12)
