@@ -46,7 +46,7 @@ class Motion:
         top = xp.minimum(moved + gain, most(self.high - targets))
         # Where it is too late to stop it brakes as it may.
         least, top = xp.minimum(least, moved + gain), xp.maximum(top, moved - gain)
-        eased = targets + xp.clip(wished - targets, least, top)
+        eased = xp.clip(wished, targets + least, targets + top)
         return xp.where(gain > 0, eased, wished)
 
     def together(self, by: Any, moved: Any, xp: Any) -> Any:

@@ -176,7 +176,7 @@ def test_the_limiter_cuts_nothing_that_a_task_asks_for(
             readings = {s.name: told[s.name][t, world].reshape(-1) for s in spec.sensors}
             limiter.tick(t, wish, readings, 0.0, np.zeros(0))
             assert limiter.mode == RUN, limiter.why
-            np.testing.assert_allclose(limiter.targets, wish, atol=1e-4)  # a square root of 1e-8
+            np.testing.assert_array_equal(limiter.targets.astype(np.float32), wish)
 
 
 def test_joints_that_move_together_keep_their_direction_and_limits() -> None:

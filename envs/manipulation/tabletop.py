@@ -39,6 +39,7 @@ PERIOD = {"joints": 0.02, "ee": 0.05}  # s between actions
 JOINT_STEP = 0.04  # rad, or m of a finger, that an action moves a target
 TOOL_STEP = 0.02  # m, likewise
 YAW_STEP = 0.15  # rad
+INSIDE = 0.999  # share of limits that is used: what is rounded later is within them still
 LEASH = 0.04  # m that the tool's target may be off the tool: what it presses on is pressed no more
 HELD_S = 0.25  # s that a goal must be kept to count
 TURNS = 2  # of inverse kinematics in a control step
@@ -145,15 +146,13 @@ class Tabletop:
 
     @cached_property
     def motion(self) -> Motion:
-        """What limits the motors' targets, as the bridge to a robot has it."""
+        """What limits the motors' targets, so that the bridge to a robot cuts none."""
         motors = self.arm.motors
-        facts = {
-            name: np.array([getattr(joint, name) for joint in motors], np.float32)
-            for name in ("low", "high", "kp", "kd", "acceleration", "torque_rate")
-        }
+        names = "low", "high", "kp", "kd", "acceleration", "torque_rate"
+        facts = {n: np.array([getattr(joint, n) for joint in motors], np.float32) for n in names}
         facts["torque"] = np.array([joint.force for joint in motors], np.float32)
         facts["speed"] = np.array([self.fastest(joint) for joint in motors], np.float32)
-        return motion(facts, self.period)
+        return motion(facts, self.period, INSIDE, INSIDE, INSIDE)
 
     def fastest(self, joint: Joint) -> float:
         """What a motor's target may move in a second; a hand closes by itself, told at once."""
