@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -160,9 +159,7 @@ def free(out: Path) -> str:
     return next(x for i in count(1) if (x := f"drive-{i}" if i > 1 else "drive") not in taken)
 
 
-def together(
-    path: Path, script: Path, log: Path, args: Args, *more: str, limits: Sequence[str] = ()
-) -> bool:
+def together(path: Path, script: Path, log: Path, args: Args, *more: str) -> bool:
     """Run the robot, with `more` flags, and its policy against each other, and wait for both.
 
     Whether the policy had it in hand to the end.
@@ -177,7 +174,7 @@ def together(
     ])  # fmt: skip
     policy = subprocess.Popen([
         *bridge, "run", str(path), "--robot", address, "--script", str(script),
-        "--runtime", args.runtime, *limits,
+        "--runtime", args.runtime,
     ])  # fmt: skip
     try:
         code = policy.wait()
