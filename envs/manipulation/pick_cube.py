@@ -2,8 +2,8 @@
 
 What is seen and the dense reward are those of MuJoCo Playground's PandaPickCube (Zakka et al. 2025,
 arXiv:2502.08844).  Its blocks and goals lie up to 0.9 m ahead, where the arm does not reach them
-all; here they lie where it does.  That the block was reached is forgotten with the episode; there
-it outlives it.
+all; here they lie where it does.  An episode lasts 5 s, not 3, as a real arm's limits of motion are
+kept here.  That the block was reached is forgotten with the episode; there it outlives it.
 """
 
 from collections.abc import Sequence
