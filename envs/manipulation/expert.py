@@ -13,7 +13,7 @@ import numpy as np
 
 from envs.manipulation import kinematics
 from envs.manipulation.plan import TURN, Plan, wrapped
-from envs.manipulation.tabletop import JOINT_STEP, PERIOD, YAW_STEP, Tabletop
+from envs.manipulation.tabletop import JOINT_STEP, PERIOD, TOOL_STEP, YAW_STEP, Tabletop
 from envs.revealed import WORLD, World
 from envs.task import TaskSpec
 from rl.policy import Policy
@@ -112,7 +112,7 @@ def towards(
     told, pace = world.told, table.period / PERIOD["ee"]  # as much a second, if not a step
     off = to - told["tool_pos"]
     turn = wrapped(yaw - kinematics.yaw_of(kinematics.rotation(told["tool_quat"])))
-    by = dict(zip("xyz", GAIN * off / table.step, strict=True)) | {"yaw": GAIN * turn / YAW_STEP}
+    by = dict(zip("xyz", GAIN * off / TOOL_STEP, strict=True)) | {"yaw": GAIN * turn / YAW_STEP}
     moved = {name: jnp.clip(pace * x, -most, most) for name, x in by.items()} | {"grip": grip}
     action = jnp.stack([moved[name] for name in table.free])
     return action if table.actions == "ee" else _by_joints(table, world, action)

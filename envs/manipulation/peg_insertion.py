@@ -18,7 +18,7 @@ from envs.manipulation.kinematics import rotation, yaw_of
 from envs.manipulation.plan import CLOSE, SHUT, Plan, Stage, above, aside, plan, squared
 from envs.manipulation.reachable import check_goals, check_pose
 from envs.manipulation.scene import put_fast, put_loose, put_thing
-from envs.manipulation.tabletop import Actions, Memory, Rewards, Robot, Tabletop
+from envs.manipulation.tabletop import TOOL_STEP, Actions, Memory, Rewards, Robot, Tabletop
 from envs.shapes import Box
 from envs.task import Readings, Start, Task, TaskSpec
 from rl.types import Array, Key, Metrics, Obs
@@ -65,7 +65,7 @@ class PegInsertion(Task):
     @cached_property
     def table(self) -> Tabletop:
         return Tabletop(
-            self.robot, self.actions, ("x", "y", "z", "yaw"), step=0.01, timestep=self.timestep,
+            self.robot, self.actions, ("x", "y", "z", "yaw"), timestep=self.timestep,
             low=(0.35, -0.2, FLOOR + LENGTH + HELD - 0.01), high=(0.7, 0.2, 0.25),
             started=(0.5, 0.0, 0.18, 0.0), grip=PEG,
         )  # fmt: skip
@@ -189,7 +189,5 @@ class PegInsertion(Task):
             Stage(aside(rim, way, by=0.15, height=0.05), SHUT, 0.05),
             Stage(above(rim, 0.02), SHUT, CLOSE),
             Stage(above(rim, 0.005), SHUT, 0.0004, least=4),
-            Stage(
-                above(rim, -IN - 0.007), SHUT, speed=INSERTED * self.table.period / self.table.step
-            ),
+            Stage(above(rim, -IN - 0.007), SHUT, speed=INSERTED * self.table.period / TOOL_STEP),
         )

@@ -67,7 +67,7 @@ class PushT(Task):
     def table(self) -> Tabletop:
         return Tabletop(
             self.robot, self.actions, ("x", "y"), low=(0.3, -0.26, 0.0), high=(0.72, 0.26, 0.1),
-            step=0.01, started=(0.33, 0.0, 0.03, 0.0), grip=0.0,
+            started=(0.33, 0.0, 0.03, 0.0), grip=0.0,
         )  # fmt: skip
 
     @cached_property

@@ -37,6 +37,7 @@ ROOM = {  # m, corners of where a tool may be told to be
 }
 PERIOD = {"joints": 0.02, "ee": 0.05}  # s between actions
 JOINT_STEP = 0.04  # rad, or m of a finger, that an action moves a target
+TOOL_STEP = 0.0125  # m, likewise: 0.25 m/s, the reduced speed of ISO 10218-1
 YAW_STEP = 0.05  # rad that an action turns the tool: what a Panda's wrist has the torque for
 INSIDE = 0.999  # share of limits that is used: what is rounded later is within them still
 LEASH = 0.04  # m that the tool's target may be off the tool: what it presses on is pressed no more
@@ -60,7 +61,6 @@ class Tabletop:
     free: tuple[str, ...]  # of x, y, z, yaw, grip
     low: Vec3  # m, where the tool may be told to be
     high: Vec3
-    step: float = 0.02  # m that an action moves the tool
     timestep: float = 0.005  # s, of physics
     started: tuple[float, float, float, float] | None = None  # x y z yaw; None: the arm's home
     grip: float | None = None  # of the fingers' joint, on what is in the hand at the start
@@ -201,7 +201,7 @@ class Tabletop:
         by = jnp.stack([asked.get(name, jnp.zeros(())) for name in ("x", "y", "z")])
         fixed = np.array([name not in asked for name in ("x", "y", "z")])
         tool = readings["tool_pos"]
-        at = jnp.clip(told.at + self.step * by, tool - LEASH, tool + LEASH)
+        at = jnp.clip(told.at + TOOL_STEP * by, tool - LEASH, tool + LEASH)
         at = jnp.where(fixed, start[:3], jnp.clip(at, np.array(self.low), np.array(self.high)))
         yaw = start[3]
         if "yaw" in asked:
@@ -229,10 +229,10 @@ class Tabletop:
         return gather("pos"), gather("vel")
 
     def arm_state(self, readings: Readings, memory: Memory) -> Array:
-        """What a policy sees of its arm: positions and speeds, and of targets lead and speeds."""
+        """What a policy sees of its arm: positions, speeds, and how far targets are ahead."""
         position, speed = self.joints(readings)
         ahead = memory.targets - position[: len(memory.targets)]
-        return jnp.concatenate([position, speed, ahead, memory.moved[: self.count] / self.period])
+        return jnp.concatenate([position, speed, ahead])
 
     def seen(self, state: Array, readings: Readings) -> Obs:
         """An observation of `state`, and of pictures where there are any."""
