@@ -10,6 +10,7 @@ at a time: sums over a batch round otherwise, and where things touch rounding gr
 import json
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,19 +79,21 @@ def compared(inside: Any, outside: Any, dt: float) -> dict[str, Any]:
 def lived(env: Simulation, policy: Policy, params: Params, key: Key, episodes: int) -> Any:
     """In this process: starts [E, ...], and commands and poses [T, E, ...]; and which succeed."""
 
-    def tick(loop: tuple[State, Carry], key: Key) -> Any:
+    def tick(params: Params, loop: tuple[State, Carry], key: Key) -> Any:
         state, carry = loop
         action, carry, _ = policy.step(params, carry, state.obs, key)
         after = env.step(state, action)
         return (after, carry), (asked(state.sim.command), after.sim.data, after.metrics["success"])
 
-    def one(key: Key) -> Any:
+    def one(params: Params, key: Key) -> Any:
         start_key, key = jax.random.split(key)
         first, keys = env.reset(start_key), jax.random.split(key, env.horizon)
-        return first.sim.data, jax.lax.scan(tick, (first, policy.init(params)), keys)[1]
+        begun = first, policy.init(params)
+        return first.sim.data, jax.lax.scan(partial(tick, params), begun, keys)[1]
 
-    whole = jax.jit(lambda keys: jax.lax.map(one, keys))
-    found = jax.device_get(whole(jax.random.split(key, episodes)))
+    # Parameters are given, as they are to the exported program: constants are folded, and rounded.
+    whole = jax.jit(lambda params, keys: jax.lax.map(partial(one, params), keys))
+    found = jax.device_get(whole(params, jax.random.split(key, episodes)))
     first, (command, data, success) = found
     qpos, qvel = states(env.task.model(), first.row)
     then = env.physics.qpos(data)
