@@ -30,7 +30,8 @@ from rl.policy import Policy, uniform
 from rl.types import Transition
 
 WORLDS = 64  # episodes at a time
-TRIES = 20  # times as many episodes as are wanted, of which none may be of use
+TRIES = 20  # episodes for each that is of use, at most
+FIRST = 16 * TRIES  # episodes that may all be of no use
 JUDGED = 200  # episodes that say what data are worth
 
 
@@ -118,18 +119,19 @@ def gathered(env: Simulation, expert: Expert, seed: int, count: int, good: bool)
 
         return jax.lax.scan(tick, worlds, jax.random.split(key, env.horizon))[1]
 
-    for batch in range(-(-TRIES * max(count, WORLDS) // WORLDS) if count else 0):
-        seen, success = jax.device_get(some(jax.random.fold_in(jax.random.key(seed), batch)))
+    tried = 0
+    while len(found) < count:
+        if tried >= FIRST + TRIES * len(found):
+            raise ValueError(
+                f"Only {len(found)} of {tried:,} episodes {'succeeded' if good else 'failed'}, "
+                f"and {count} are wanted: ask for "
+                + ("less noise or more speed." if good else "more --fumble or fewer --failures.")
+            )
+        batch_key = jax.random.fold_in(jax.random.key(seed), tried // WORLDS)
+        seen, success = jax.device_get(some(batch_key))
         found += [x for x in apart(seen, success) if x[1]["success"] == good]
-        if len(found) >= count:
-            return found[:count]
-    if count:
-        raise ValueError(
-            f"Only {len(found)} of {TRIES * max(count, WORLDS):,} episodes "
-            f"{'succeeded' if good else 'failed'}, and {count} are wanted: ask for "
-            + ("less noise or more speed." if good else "more --fumble or fewer --failures.")
-        )
-    return found
+        tried += WORLDS
+    return found[:count]
 
 
 def apart(seen: Transition, success: np.ndarray) -> Iterator[tuple[Any, dict[str, Any]]]:

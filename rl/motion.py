@@ -61,9 +61,12 @@ class Motion:
 
 
 def motion(
-    facts: dict[str, np.ndarray], dt: float, speed: float = 1.0, torque: float = 1.0,
+    facts: dict[str, np.ndarray],
+    dt: float,
+    speed: float = 1.0,
+    torque: float = 1.0,
     acceleration: float = 1.0,
-) -> Motion:  # fmt: skip
+) -> Motion:
     """Of motors' limits by their names in `rl.spec.Actuator`, scaled, in ticks of `dt` s."""
     kp, rate = facts["kp"], torque * facts["torque_rate"]
     fastest = speed * facts["speed"]  # and of a target, while its joint stands still:
