@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -15,13 +15,14 @@ from benchmarks import stop
 from benchmarks import suite as suites
 from benchmarks.engines import Cluster, Engine, Inline, Processes
 from benchmarks.measurements import SBX
-from benchmarks.plan import units
+from benchmarks.plan import Unit, units
 from benchmarks.process import Python
 from benchmarks.scores import gathered, score
-from benchmarks.suite import Suite, pairs_of
+from benchmarks.suite import Suite, arguments, pairs_of
 from benchmarks.sweep import Progress, Wanted, begin, sweep
 from benchmarks.table import START, Rates, Watch, planned
 from benchmarks.tables import decisions
+from rl import manifest
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,16 @@ def carry_out(args: Args, suite: Suite, wanted: Callable[[], Wanted]) -> Progres
     jobs, before = args.jobs or room(suite, args), begin(units(suite, wanted(), args.runs))
     rates = Rates(suite, before.done, 0.0 if args.engine == "inline" else START)
     print(planned(suite, before, rates, jobs), flush=True)
+    missing = ", ".join(lacking(before.waiting))
     if args.dry_run:
+        if missing:
+            print(f"to be made before, as its runs read it: {missing}")
         return before
+    if missing:
+        raise ValueError(
+            f"Runs of {suite.name} read what is not there: {missing}. Make it first; the words "
+            "under --dry-run may say how."
+        )
     if any(unit.is_foreign for unit in (*before.waiting, *before.elsewhere)):
         Python(str(args.peers), SBX, "--peers").versions()  # before anything runs: is it there?
         os.environ["SPEED_PEERS"] = os.path.abspath(args.peers)
@@ -74,6 +83,13 @@ def carry_out(args: Args, suite: Suite, wanted: Callable[[], Wanted]) -> Progres
         return sweep(
             suite, args.runs, engine, before, wanted=wanted, show=watch.show, retries=args.retries
         )
+
+
+def lacking(waiting: Iterable[Unit]) -> list[str]:
+    """Files that these runs read and that are not there."""
+    ours = [arguments(unit.program, unit.words) for unit in waiting if not unit.is_foreign]
+    found = (item for args in ours for item in vars(args).items() if item[0] not in manifest.HOST)
+    return sorted({str(x) for _, x in found if isinstance(x, Path) and not x.exists()})
 
 
 def arms(suite: Suite, args: Args) -> Wanted:
