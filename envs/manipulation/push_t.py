@@ -185,17 +185,14 @@ class PushT(Task):
 
     @property
     def ways(self) -> tuple[str, ...]:
-        return "both at once", "shift first", "turn first"
+        return "anticlockwise", "clockwise"
 
     def plan(self, readings: Readings, command: Array, way: Array, kept: Array) -> Plan:
-        """For an expert: push after push, turns counting little or much."""
+        """For an expert: push after push, going round the T always the same way."""
         off, turn = self.off(readings, command)
         tool, at = readings["tool_pos"], readings["tee_pos"][:2]
-        shift, spin = jnp.linalg.norm(off) > 2 * NEAR, jnp.abs(turn) > 2 * ALIGNED
-        first = jnp.stack([True, shift, spin])[way]
-        heed = jnp.where(first, jnp.array([0.06, 0.04, 0.1])[way], 0.06)
         done = (jnp.linalg.norm(off) < NEAR / 2) & (jnp.abs(turn) < ALIGNED / 2)
         tee = pushing.Sight(at, yaw_of(rotation(readings["tee_quat"])), off, turn)
-        to, place = pushing.toward(tool[:2], tee, heed, kept)
+        to, place = pushing.toward(tool[:2], tee, jnp.array([1.0, -1.0])[way], kept)
         to = jnp.concatenate([jnp.where(done, tool[:2], to), tool[2:]])
         return plan(self.table.start_pose[3], Stage(to, SHUT), kept=place)

@@ -2,8 +2,7 @@
 
 Of all places to push it takes the one whose motion, slow and with a friction limit that is an
 ellipsoid (Lynch, Maekawa, Tanie 1992), points best along what is left to do; going round to another
-place costs, and a place is kept to until
-another is clearly better.
+place costs, and a place is kept to until another is clearly better.
 """
 
 from typing import NamedTuple
@@ -23,6 +22,8 @@ AHEAD = 0.025  # m along a push's line, that the tool aims at
 FUNNEL = 0.4  # by which the lane is wider, a m back from the face
 LEVER = 0.045  # m, torque at most over force at most, of its friction with the table
 ARC = 0.5  # rad along the circle, of a step on it
+HEED = 0.06  # m that a rad of turning counts as
+SLACK = 0.6  # rad that it goes back rather than once around
 PATIENCE, FARTHER = 0.2, 0.1  # by which another place is better, and what a rad to it costs
 LEAST, MOST = 0.006, 0.03  # m that a push aims ahead
 
@@ -55,10 +56,11 @@ class Sight(NamedTuple):
     turn: Array  # [] rad to turn
 
 
-def toward(tool: Array, tee: Sight, heed: Array, kept: Array) -> tuple[Array, Array]:
+def toward(tool: Array, tee: Sight, side: Array, kept: Array) -> tuple[Array, Array]:
     """Where [2] the tool goes next, and which place it is about, having been about `kept` [].
 
-    -1 is none.  A rad of turning counts as `heed` [] m.
+    -1 is none.  It goes round a T to the left, seen from it, where `side` [] is 1, and to the right
+    where it is -1.
     """
     at, yaw, off, turn = tee
     all_places = places()
@@ -66,8 +68,8 @@ def toward(tool: Array, tee: Sight, heed: Array, kept: Array) -> tuple[Array, Ar
     axes = jnp.stack([jnp.stack([c, -s]), jnp.stack([s, c])])
     arm, normal = all_places.at @ axes.T, all_places.normal @ axes.T  # [P, 2]
     torque = arm[:, 0] * normal[:, 1] - arm[:, 1] * normal[:, 0]
-    motion = jnp.concatenate([normal, heed * (torque / LEVER**2)[:, None]], 1)
-    left = jnp.concatenate([off, heed * turn[None]])
+    motion = jnp.concatenate([normal, HEED * (torque / LEVER**2)[:, None]], 1)
+    left = jnp.concatenate([off, HEED * turn[None]])
     along = motion @ left / jnp.linalg.norm(motion, axis=1)
     cosine = along / jnp.maximum(jnp.linalg.norm(left), 1e-6)
     tool = tool - at
@@ -81,6 +83,7 @@ def toward(tool: Array, tee: Sight, heed: Array, kept: Array) -> tuple[Array, Ar
     entry = arm - back[:, None] * normal
     bearing = jnp.arctan2(tool[1], tool[0])
     way = wrapped(jnp.arctan2(entry[:, 1], entry[:, 0]) - bearing)
+    way = jnp.where(way * side < -SLACK, way + 2 * jnp.pi * side, way)
     fresh = jnp.argmax(cosine - FARTHER * jnp.abs(way))
     stay = (kept >= 0) & (cosine[kept] > jnp.max(cosine) - PATIENCE)
     best = jnp.where(stay, kept, fresh)
