@@ -3,8 +3,8 @@
 python -m benchmarks.modes data/panda-pick-cube.npz --out modes.png
 
 An episode is what the tool's path is off the straight way, to the thing it moves and on from there;
-or, of a thing that is pushed, how much of its way and of its turn is left as it goes.  The expert's
-ways are unseen by who clusters.
+or, of a thing that is pushed, how far the tool goes round it.  The expert's ways are unseen by who
+clusters.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,6 @@ from rl.data.dataset import Dataset
 
 POINTS = 24  # that a path is resampled to
 STIRRED = 0.01  # m from where it was, of a thing that was touched
-REACH = 0.1  # m of a thing that turns, to weigh its turn against its way
 READINGS = "obs/world/raw/"
 COLOURS = "tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple"
 
@@ -37,6 +36,7 @@ class Clusters(NamedTuple):
     """What came of it."""
 
     paths: list[np.ndarray]  # [E] of [POINTS, 3] m, of the tool
+    turned: list[np.ndarray]  # [E] of [POINTS], round a thing that is pushed; or none
     seen: np.ndarray  # [E, F] principal components of what is clustered
     found: np.ndarray  # [E] cluster of each episode, numbered as the way that it fits best
     ways: np.ndarray  # [E] as the expert had it
@@ -48,16 +48,16 @@ class Clusters(NamedTuple):
 
 
 def clustered(data: Dataset) -> Clusters:
-    """The episodes of a dataset by what the tool does on its way, or what it does to a thing."""
+    """The episodes of a dataset by what the tool does on its way, or round a thing."""
     ends = np.cumsum(data.episodes["length"])
     spans = [slice(a, b) for a, b in zip(ends - data.episodes["length"], ends, strict=True)]
     read = {name.removeprefix(READINGS): x for name, x in data.steps.items() if READINGS in name}
     thing = next((n.removesuffix("_linvel") for n in read if n.endswith("_linvel")), "tool")
     routes = [read["tool_pos"][span] for span in spans]
-    if f"{thing}_ahead" in read:  # which is turned as it is moved
-        telling = [left(read[f"{thing}_pos"][x], read[f"{thing}_ahead"][x]) for x in spans]
-    else:
-        telling = [detours(read["tool_pos"][x], read[f"{thing}_pos"][x]) for x in spans]
+    both = [(read["tool_pos"][span], read[f"{thing}_pos"][span]) for span in spans]
+    pushed = f"{thing}_ahead" in read  # what lies one way or another
+    turned = [turns(*x) for x in both] if pushed else []
+    telling = turned or [detours(*x) for x in both]
     features = np.stack([x.ravel() for x in telling])
     u, scale, _ = np.linalg.svd(features - features.mean(0), full_matrices=False)
     seen, ways, count = u[:, :2] * scale[:2], data.episodes["way"], len(data.facts["ways"])
@@ -66,7 +66,7 @@ def clustered(data: Dataset) -> Clusters:
     ]
     best = min(tries, key=lambda made: float(((seen[:, :1] - made[0][made[1]]) ** 2).sum()))[1]
     names = max(permutations(range(count)), key=lambda p: (np.array(p)[best] == ways).sum())
-    return Clusters([evenly(x) for x in routes], seen, np.array(names)[best], ways)
+    return Clusters([evenly(x) for x in routes], turned, seen, np.array(names)[best], ways)
 
 
 def evenly(x: np.ndarray) -> np.ndarray:
@@ -84,13 +84,13 @@ def detours(tool: np.ndarray, thing: np.ndarray) -> np.ndarray:
     return np.concatenate([x - np.linspace(x[0], x[-1], POINTS) for x in legs])
 
 
-def left(at: np.ndarray, ahead: np.ndarray) -> np.ndarray:
-    """What is left of a thing's way and of its turn [2, POINTS], as shares, step by step of both
-    together."""
-    turn = np.unwrap(np.arctan2(ahead[:, 1], ahead[:, 0]))
-    far = np.linalg.norm(at[:, :2] - at[-1, :2], axis=1)
-    both = np.stack([far, REACH * np.abs(turn - turn[-1])], 1)
-    return (evenly(both) / np.maximum(both[0], 0.01)).T
+def turns(tool: np.ndarray, thing: np.ndarray) -> np.ndarray:
+    """What of all its turning round a thing has brought a tool on [POINTS], anticlockwise."""
+    off = tool[:, :2] - thing[:, :2]
+    bearing = np.unwrap(np.arctan2(off[:, 1], off[:, 0]))
+    at = np.linspace(0, len(bearing) - 1, POINTS)
+    gone = np.interp(at, np.arange(len(bearing)), bearing - bearing[0])
+    return gone / max(np.abs(np.diff(bearing)).sum(), 1e-6)
 
 
 def picture(path: Path, data: Dataset, made: Clusters) -> None:
@@ -101,15 +101,19 @@ def picture(path: Path, data: Dataset, made: Clusters) -> None:
     above, side, seen = figure.subplots(1, 3)
     for way, name in enumerate(data.facts["ways"]):
         mine, colour = made.ways == way, COLOURS[way]
-        for line, episode in enumerate(np.flatnonzero(mine)):
-            route, label = made.paths[episode], name if line == 0 else None
+        for i, episode in enumerate(np.flatnonzero(mine)):
+            route, label = made.paths[episode], name if i == 0 else None
             above.plot(route[:, 1], route[:, 0], color=colour, lw=0.6, alpha=0.6, label=label)
-            side.plot(route[:, 1], route[:, 2], color=colour, lw=0.6, alpha=0.6)
+            line = (range(POINTS), made.turned[episode]) if made.turned else route[:, 1:].T
+            side.plot(*line, color=colour, lw=0.6, alpha=0.6)
         seen.scatter(*made.seen[mine, :2].T, color=colour, s=14, label=name)
     wrong = made.found != made.ways
     seen.scatter(*made.seen[wrong, :2].T, s=60, facecolors="none", edgecolors="k", label="mistaken")
     above.set(title="tool, from above", xlabel="y, m", ylabel="x, m")
-    side.set(title="from the front", xlabel="y, m", ylabel="z, m")
+    if made.turned:
+        side.set(title="turning round it", xlabel="time", ylabel="share of its turning", xticks=[])
+    else:
+        side.set(title="from the front", xlabel="y, m", ylabel="z, m")
     seen.set(title=f"{made.agreement:.0%} clustered with their way", xlabel="first component",
              ylabel="second")  # fmt: skip
     figure.legend(*above.get_legend_handles_labels(), loc="outside lower center",

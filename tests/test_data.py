@@ -175,13 +175,17 @@ def test_what_cannot_be_made_is_refused(tmp_path: Path, flags: dict[str, Any], w
         make_data.main(replace(args(tmp_path / "x.npz"), **flags))
 
 
-def test_the_ways_of_an_expert_are_told_apart_in_its_data(tmp_path: Path) -> None:
-    task, out = envs.make_task("panda-pick-cube"), tmp_path / "cubes.npz"
-    make_data.main(args(out, env=task, env_name="panda-pick-cube", episodes=60))
+@pytest.mark.parametrize(("name", "episodes"), [("panda-pick-cube", 60), ("panda-push-t", 30)])
+def test_the_ways_of_an_expert_are_told_apart_in_its_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, episodes: int
+) -> None:
+    monkeypatch.setattr(make_data, "JUDGED", 8)
+    task, out = envs.make_task(name), tmp_path / "made.npz"
+    make_data.main(args(out, env=task, env_name=name, episodes=episodes))
     data = dataset.read(out)
     found = modes.clustered(data)
     assert found.agreement >= 0.95
-    assert min(np.bincount(found.found, minlength=3)) >= 8
+    assert min(np.bincount(found.found, minlength=len(task.ways))) >= 8
     modes.main(modes.Args(out, tmp_path / "modes.png"))
     assert (tmp_path / "modes.png").stat().st_size > 20_000
     one = data._replace(episodes=data.episodes | {"way": np.random.default_rng(0).permutation(
