@@ -22,6 +22,7 @@ from rl.data.dataset import Dataset
 
 POINTS = 24  # that a path is resampled to
 STIRRED = 0.01  # m from where it was, of a thing that was touched
+DRAWN = 30  # paths of each way
 READINGS = "obs/world/raw/"
 COLOURS = "tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple"
 
@@ -101,7 +102,7 @@ def picture(path: Path, data: Dataset, made: Clusters) -> None:
     above, side, seen = figure.subplots(1, 3)
     for way, name in enumerate(data.facts["ways"]):
         mine, colour = made.ways == way, COLOURS[way]
-        for i, episode in enumerate(np.flatnonzero(mine)):
+        for i, episode in enumerate(np.flatnonzero(mine)[:DRAWN]):
             route, label = made.paths[episode], name if i == 0 else None
             above.plot(route[:, 1], route[:, 0], color=colour, lw=0.6, alpha=0.6, label=label)
             line = (range(POINTS), made.turned[episode]) if made.turned else route[:, 1:].T
@@ -114,7 +115,7 @@ def picture(path: Path, data: Dataset, made: Clusters) -> None:
         side.set(title="turning round it", xlabel="time", ylabel="share of its turning", xticks=[])
     else:
         side.set(title="from the front", xlabel="y, m", ylabel="z, m")
-    seen.set(title=f"{made.agreement:.0%} clustered with their way", xlabel="first component",
+    seen.set(title=f"{made.agreement:.1%} clustered with their way", xlabel="first component",
              ylabel="second")  # fmt: skip
     figure.legend(*above.get_legend_handles_labels(), loc="outside lower center",
                   ncols=len(data.facts["ways"]), frameon=False)  # fmt: skip
