@@ -159,3 +159,22 @@ def test_who_is_told_apart_needs_no_more() -> None:
     scores = {name: own for (_, name), own in known.items()}
     said = stop.verdicts(AdaStop(5, 4), scores, [("a", "c"), ("c", "b"), ("a", "b")], 1)
     assert said == {("a", "c"): ("smaller", 5), ("c", "b"): ("larger", 5), ("a", "b"): ("open", 5)}
+
+
+def test_runs_whose_demonstrations_are_not_there_are_not_begun(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    demos, where = tmp_path / "picks.npz", tmp_path / "runs"
+    flags = f"{{ demos = '{demos}', learning-starts = 1 }}"
+    name = written(
+        tmp_path,
+        f"{HEAD}[tasks.panda-pick-cube]\n[agents.a]\nexperiment = 'sac'\nflags = {flags}\n",
+    )
+    with pytest.raises(ValueError, match=rf"read what is not there: {demos}\. Make it first"):
+        run.main(run.Args(name, runs=where))
+    assert not where.exists()
+    run.main(run.Args(name, runs=where, dry_run=True))
+    assert f"to be made before, as its runs read it: {demos}" in capsys.readouterr().out
+    demos.touch()
+    run.main(run.Args(name, runs=where, dry_run=True))
+    assert str(demos) not in capsys.readouterr().out

@@ -104,27 +104,6 @@ def test_what_is_done_is_not_made_again(tmp_path: Path, capsys: pytest.CaptureFi
     assert "9 runs are done" not in capsys.readouterr().out.splitlines()[0]
 
 
-def test_runs_whose_demonstrations_are_not_there_are_not_begun(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path, demos = tmp_path / "picks.toml", tmp_path / "picks.npz"
-    path.write_text(f"""
-steps = 5
-[tasks.panda-pick-cube]
-[agents.sac]
-experiment = "sac"
-flags = {{ demos = "{demos}", learning-starts = 1, evals = 0 }}
-""")
-    with pytest.raises(ValueError, match=rf"read what is not there: {demos}\. Make it first"):
-        run.main(args(tmp_path, str(path)))
-    assert not (tmp_path / "runs").exists()
-    run.main(args(tmp_path, str(path), dry_run=True))
-    assert f"to be made before, as its runs read it: {demos}" in capsys.readouterr().out
-    demos.touch()
-    run.main(args(tmp_path, str(path), dry_run=True))
-    assert str(demos) not in capsys.readouterr().out
-
-
 def test_a_run_is_named_by_what_it_resolves_to(tmp_path: Path) -> None:
     wanted = {("Hopper-v5", "other"): [0]}
 
