@@ -59,8 +59,7 @@ class Sight(NamedTuple):
 def toward(tool: Array, tee: Sight, side: Array, kept: Array) -> tuple[Array, Array]:
     """Where [2] the tool goes next, and which place it is about, having been about `kept` [].
 
-    -1 is none.  It goes round a T to the left, seen from it, where `side` [] is 1, and to the right
-    where it is -1.
+    -1 is none.  Round a T it goes anticlockwise where `side` [] is 1, clockwise where it is -1.
     """
     at, yaw, off, turn = tee
     all_places = places()
