@@ -72,8 +72,7 @@ def carry_out(args: Args, suite: Suite, wanted: Callable[[], Wanted]) -> Progres
         return before
     if missing:
         raise ValueError(
-            f"Runs of {suite.name} read what is not there: {missing}. Make it first; the words "
-            "under --dry-run may say how."
+            f"Runs of {suite.name} read what is not there: {missing}. Make it first.\n{suite.about}"
         )
     if any(unit.is_foreign for unit in (*before.waiting, *before.elsewhere)):
         Python(str(args.peers), SBX, "--peers").versions()  # before anything runs: is it there?
