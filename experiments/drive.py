@@ -126,7 +126,7 @@ def filmed(args: Args, found: Artefact, made: Driven) -> None:
     model = mujoco.MjModel.from_binary_path("m.mjb", {"m.mjb": found.model})
     if args.meshes:
         model = play.looks(envs.make_task(found.spec.name), args.meshes)
-    print(f"renders  {len(made.captions)} frames", flush=True)
+    print(f"renders  {len(made.captions)} frames (--no-video: none)", flush=True)
     try:
         render.video(made.film, model, made.qpos, found.spec.control_dt, made.captions, made.marks)
         print(f"video    {made.film}")

@@ -212,17 +212,17 @@ def main(args: Args) -> None:
     seeds = facts["seeds"] if args.seed is None else [args.seed]
     if (status := facts.get("status", "done")) != "done":
         print(f"note     the run is not done but {status}: this is the policy it has so far")
+    verdicts = [verdict(*load(args.run, seed), args.episodes) for seed in seeds]
+    returns = [found.mean() for found, _ in verdicts]
+    if len(seeds) > 1:
+        print("seeds    " + ", ".join(f"{s}: {r:.1f}" for s, r in zip(seeds, returns, strict=True)))
+    shown(returns, [x for _, x in verdicts])
     if args.viewer:
         found = episode(env, policy, params, jax.random.key(0))
         marks = [env.task.marks(row) for row in found.commands]
         render.view(looks(env.task, args.meshes), found.poses, env.control_dt, marks)
     elif args.video:
         film(args.run, args.seed, args.meshes)
-    verdicts = [verdict(*load(args.run, seed), args.episodes) for seed in seeds]
-    returns = [found.mean() for found, _ in verdicts]
-    if len(seeds) > 1:
-        print("seeds    " + ", ".join(f"{s}: {r:.1f}" for s, r in zip(seeds, returns, strict=True)))
-    shown(returns, [x for _, x in verdicts])
 
 
 def _made(config: dict[str, Any], parts: dict[str, type]) -> dict[str, Any]:
