@@ -55,6 +55,7 @@ def main(args: Args) -> None:
     env = envs.simulate(args.env, "native", threads=args.threads)
     clumsy = replace(args.expert, mistake=max(args.fumble, args.expert.mistake))
     failures = round(args.failures * args.episodes)
+    print(f"making   {args.episodes} episodes, and {2 * JUDGED} to judge them by", flush=True)
     good = gathered(env, args.expert, args.seed, args.episodes - failures, True)
     bad = gathered(env, clumsy, args.seed + 1, failures, False)
     episodes = good + bad
@@ -64,7 +65,8 @@ def main(args: Args) -> None:
     done, ways = made.episodes["success"], made.episodes["way"]
     print(f"episodes {len(done)}, {len(made.steps['reward']):,} steps in all")
     print(f"success  {done.mean():.1%}, return {made.episodes['return'].mean():.1f}")
-    print("ways     " + ", ".join(f"{n} {(ways == i).sum()}" for i, n in enumerate(args.env.ways)))
+    counts = [f"{i} ({name}) {(ways == i).sum()}" for i, name in enumerate(args.env.ways)]
+    print("ways     " + ", ".join(counts))
     for who, score in made.facts["scores"].items():
         print(f"{who:8} success {score['success']:.1%}, return {score['return']:.1f}")
     print(f"sha256   {sha256}\ndata     {out}")

@@ -49,7 +49,7 @@ class Carry(NamedTuple):
 class Expert:
     """How it goes about it."""
 
-    way: int = -1  # of the task's, by number; -1: any, another in each episode
+    way: int = -1  # of the task's, by number (99 lists them); -1: another in each episode
     speed: float = 1.0  # share of the most that an action may move
     noise: float = 0.0  # std of what is added to each action
     mistake: float = 0.0  # m, std of how wrong it is about where things are, in an episode
