@@ -4,8 +4,10 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 DEMO := runs/demo-$(shell date +%Y%m%d-%H%M%S)
 SMOKE := runs/check-$(shell date +%Y%m%d-%H%M%S)
-# Two processes, each with whole files: tests of a file share what they compile.
-PYTEST = python -m pytest -n 2 --dist loadfile
+# Two processes, each with whole files: tests of a file share what they compile. Files of few tests
+# are not the quick ones, so they do not come last.
+PYTEST = python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+TESTS ?= tests
 
 .PHONY: demo test suite slow smoke lint types format pins clean
 
@@ -16,8 +18,8 @@ demo: $(VENV)/.ready  ## train a Go2 until it walks, not well; drive it through 
 
 test: lint types suite  ## what must pass before a commit
 
-suite: $(VENV)/.ready-dev  ## the tests alone
-	$(BIN)/$(PYTEST)
+suite: $(VENV)/.ready-dev  ## the tests alone, or some: make suite TESTS=tests/test_sac.py
+	$(BIN)/$(PYTEST) $(TESTS)
 
 slow: $(VENV)/.ready-dev  ## the tests that train
 	$(BIN)/python -m pytest -m slow

@@ -50,6 +50,14 @@ class Args:
 
 def load(run: Path, seed: int | None = None) -> tuple[Simulation, Policy, Params]:
     """The environment, evaluation policy and parameters of a run's `seed`, or of its first."""
+    env, policy, params = load_all(run, seed, most=1)
+    return env, policy, params[0]
+
+
+def load_all(
+    run: Path, seed: int | None = None, most: int | None = None
+) -> tuple[Simulation, Policy, list[Params]]:
+    """The same, with the parameters of `seed` alone, or of each of a run's first `most` seeds."""
     found = runs.read_manifest(run)
     try:
         config, seeds, status = (found[name] for name in ("config", "seeds", "status"))
@@ -62,22 +70,22 @@ def load(run: Path, seed: int | None = None) -> tuple[Simulation, Policy, Params
         raise ValueError(
             f"{run / 'manifest.json'} is damaged or of another version: {error!r}."
         ) from error
-    seed = seeds[0] if seed is None else seed
-    if seed not in seeds:
+    if seed is not None and seed not in seeds:
         raise ValueError(f"{run} has no seed {seed}; it has {seeds}.")
 
     def deployed(key: Key) -> Params:
         obs = jax.tree.map(jnp.zeros_like, env.reset(key).obs)
         return agent.deploy(agent.init(key, obs, jnp.zeros(env.action_dim)))
 
-    like = jax.eval_shape(deployed, jax.random.key(0))
-    saved = run / f"policy-{seed}.safetensors"
-    if not saved.exists():
-        raise ValueError(f"{run} has no {saved.name}; the run's status is {status!r}.")
-    params = checkpoint.load_params(saved, like)
+    like, params = jax.eval_shape(deployed, jax.random.key(0)), []
     hashes = found.get("parameters_sha256")  # of a run that is done
-    if hashes and hashes[seeds.index(seed)] != checkpoint.fingerprint(params):
-        raise ValueError(f"{saved} is damaged: it is not what its manifest tells.")
+    for one in seeds[:most] if seed is None else [seed]:
+        saved = run / f"policy-{one}.safetensors"
+        if not saved.exists():
+            raise ValueError(f"{run} has no {saved.name}; the run's status is {status!r}.")
+        params.append(checkpoint.load_params(saved, like))
+        if hashes and hashes[seeds.index(one)] != checkpoint.fingerprint(params[-1]):
+            raise ValueError(f"{saved} is damaged: it is not what its manifest tells.")
     return env, agent.policy(explore=False, action_dim=env.action_dim), params
 
 
@@ -150,23 +158,26 @@ def told(episodes: rollout.Episodes) -> tuple[Any, Any, Any]:
 
 def judge(env: Simulation, policy: Policy, params: Params, episodes: int) -> np.ndarray:
     """Returns [episodes] from those starts."""
-    return verdict(env, policy, params, episodes)[0]
+    return verdict(env, policy, [params], episodes)[0][0]
 
 
 def verdict(
-    env: Simulation, policy: Policy, params: Params, episodes: int
+    env: Simulation, policy: Policy, params: Sequence[Params], episodes: int
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Returns [episodes] from those starts, and which had done their task in the end."""
-    found = jax.jit(lambda params: told(judged(env, policy, params, episodes)))(params)
-    return np.asarray(found[0]), None if found[2] is None else np.asarray(found[2])
+    """Of S parameters, returns [S, episodes] from those starts, and who had done the task at last.
+
+    One after the other, and not side by side: whoever is judged alone has the same returns.
+    """
+    judging = jax.jit(lambda one: told(judged(env, policy, one, episodes)))
+    returns, _, done = zip(*[jax.device_get(judging(one)) for one in params], strict=True)
+    return np.stack(returns), None if done[0] is None else np.stack(done)
 
 
-def shown(returns: Any, successes: Sequence[np.ndarray | None]) -> None:
+def shown(returns: np.ndarray, successes: np.ndarray | None) -> None:
     """Say how good a run's policies are."""
     print(f"eval_return: {np.mean(returns):.1f}")
-    done = [x for x in successes if x is not None]
-    if done:
-        print(f"eval_success: {np.mean(done):.1%} of {np.size(done)} episodes")
+    if successes is not None:
+        print(f"eval_success: {np.mean(successes):.1%} of {np.size(successes)} episodes")
 
 
 def conclude(log: record.Record, episodes: int, video: bool) -> None:
@@ -187,13 +198,12 @@ def conclude(log: record.Record, episodes: int, video: bool) -> None:
             f"{status}; {run / 'diverged.json'} tells where, and {kept} parameters are beside it. "
             "A lower learning rate may mend it."
         )
-    loaded = [load(run, seed) for seed in log.manifest["seeds"]]
-    verdicts = [verdict(*one, episodes) for one in loaded]
-    returns, successes = np.stack([x for x, _ in verdicts]), [x for _, x in verdicts]
+    env, policy, params = load_all(run)
+    returns, successes = verdict(env, policy, params, episodes)
     log.update(
         eval_seed=EVAL_SEED, eval_returns=returns, peak_memory_gb=manifest.peak_memory_gb(),
-        parameters_sha256=[checkpoint.fingerprint(params) for _, _, params in loaded],
-        **({} if successes[0] is None else {"eval_successes": successes}),
+        parameters_sha256=[checkpoint.fingerprint(one) for one in params],
+        **({} if successes is None else {"eval_successes": successes}),
     )  # fmt: skip
     log.spent("evaluate")
     if runs.read_manifest(run).get("eval_returns") is None:
@@ -207,18 +217,17 @@ def conclude(log: record.Record, episodes: int, video: bool) -> None:
 def main(args: Args) -> None:
     if args.episodes < 1:
         raise ValueError(f"--episodes is {args.episodes}; it needs at least 1.")
-    env, policy, params = load(args.run, args.seed)
+    env, policy, params = load_all(args.run, args.seed)
     facts = runs.read_manifest(args.run)
-    seeds = facts["seeds"] if args.seed is None else [args.seed]
     if (status := facts.get("status", "done")) != "done":
         print(f"note     the run is not done but {status}: this is the policy it has so far")
-    verdicts = [verdict(*load(args.run, seed), args.episodes) for seed in seeds]
-    returns = [found.mean() for found, _ in verdicts]
-    if len(seeds) > 1:
-        print("seeds    " + ", ".join(f"{s}: {r:.1f}" for s, r in zip(seeds, returns, strict=True)))
-    shown(returns, [x for _, x in verdicts])
+    returns, successes = verdict(env, policy, params, args.episodes)
+    if len(params) > 1:
+        means = zip(facts["seeds"], np.mean(returns, 1), strict=True)
+        print("seeds    " + ", ".join(f"{s}: {r:.1f}" for s, r in means))
+    shown(returns, successes)
     if args.viewer:
-        found = episode(env, policy, params, jax.random.key(0))
+        found = episode(env, policy, params[0], jax.random.key(0))
         marks = [env.task.marks(row) for row in found.commands]
         render.view(looks(env.task, args.meshes), found.poses, env.control_dt, marks)
     elif args.video:

@@ -55,8 +55,8 @@ def test_the_loss_is_the_mean_square() -> None:
 @pytest.fixture(scope="module")
 def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("teacher") / "run"
-    words = ["--env", "go2-joystick-flat", "--env.omniscient", *SMALL]
-    words += ["--steps", "64", "--agent.minibatches", "2", "--agent.hidden", "8", "--out", str(out)]
+    words = ["--env", "go2-joystick-flat", "--env.omniscient", *SMALL, "--steps", "64"]
+    words += ["--evals", "0", "--agent.minibatches", "2", "--agent.hidden", "8", "--out", str(out)]
     ppo.main(cli.parse(ppo.Args, words))
     return out
 

@@ -1,6 +1,7 @@
 """Goals in hindsight: from the same episode, later, and rewarded as if they had been asked."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,18 @@ from agents.td3 import TD3
 from envs.revealed import Revealed, in_hindsight
 from experiments import make_data, prior, sac
 from rl import buffer, rollout, runs
+from rl.data import dataset
 from rl.policy import uniform
 from rl.types import Transition
 
 HORIZON = 12
 
 
-@pytest.fixture(autouse=True)
-def judged_on_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(make_data, "JUDGED", 8)
+@pytest.fixture(scope="module", autouse=True)
+def judged_on_few() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(make_data, "JUDGED", 8)
+        yield
 
 
 def numbered(ticks: int, ring: int, worlds: int, ends: np.ndarray) -> buffer.Buffer:
@@ -121,17 +125,30 @@ def test_half_of_a_batch_is_demonstrations(lived: tuple[Any, buffer.Buffer]) -> 
     np.testing.assert_array_equal(from_demos, np.arange(64) % 2 == 1)
 
 
-@pytest.mark.parametrize("agent", [SAC, TD3])
-def test_agents_learn_from_both(agent: Any, tmp_path: Path) -> None:
-    task = envs.make_task("panda-reach", rewards="sparse")
-    data = make_data.Args(env=task, env_name="panda-reach", episodes=4, out=tmp_path / "d.npz")
-    make_data.main(data)
-    made = sac.Args(
-        env=task, env_name="panda-reach", steps=700, num_envs=2, learning_starts=200,
-        batch_size=32, buffer_size=2_000, evals=2, eval_episodes=2, video=False,
-        agent=agent(hidden=(16,), critic_hidden=(16,)), demos=data.out, hindsight=0.8,
-        out=tmp_path / "run",
+SPARSE = envs.make_task("panda-reach", rewards="sparse")
+
+
+@pytest.fixture(scope="module")
+def demos(tmp_path_factory: pytest.TempPathFactory) -> make_data.Args:
+    out = tmp_path_factory.mktemp("data") / "d.npz"
+    args = make_data.Args(env=SPARSE, env_name="panda-reach", episodes=4, out=out)
+    make_data.main(args)
+    return args
+
+
+def learner(agent: Any, demos: make_data.Args, out: Path) -> sac.Args:
+    return sac.Args(
+        env=SPARSE, env_name="panda-reach", steps=700, num_envs=2, learning_starts=200,
+        batch_size=32, buffer_size=2_000, evals=0, eval_episodes=2, video=False,
+        agent=agent(hidden=(16,), critic_hidden=(16,)), demos=demos.out, hindsight=0.8, out=out,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("agent", [SAC, pytest.param(TD3, marks=pytest.mark.slow)])
+def test_agents_learn_from_both_and_go_on_with_the_same(
+    agent: Any, demos: make_data.Args, tmp_path: Path
+) -> None:
+    made = learner(agent, demos, tmp_path / "run")
     sac.main(made)
     facts = runs.read_manifest(tmp_path / "run")
     assert facts["status"] == "done"
@@ -140,24 +157,27 @@ def test_agents_learn_from_both(agent: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="--batch-size is 33"):
         sac.main(replace(made, batch_size=33))
 
-
-def test_a_run_does_not_go_on_with_other_demonstrations(tmp_path: Path) -> None:
-    task = envs.make_task("panda-reach", rewards="sparse")
-    data = make_data.Args(env=task, env_name="panda-reach", episodes=2, out=tmp_path / "d.npz")
-    make_data.main(data)
-    made = sac.Args(
-        env=task, env_name="panda-reach", steps=700, num_envs=2, learning_starts=200,
-        batch_size=32, buffer_size=2_000, evals=0, eval_episodes=2, video=False,
-        agent=SAC(hidden=(16,), critic_hidden=(16,)), demos=data.out, out=tmp_path / "run",
-    )  # fmt: skip
-    sac.main(made)
-    told = runs.read_manifest(tmp_path / "run") | {"status": "stopped by SIGTERM"}
+    assert demos.out is not None
+    told = facts | {"status": "stopped by SIGTERM"}
     runs.write(tmp_path / "run" / "manifest.json", json.dumps(told).encode())
-    assert data.out is not None
-    data.out.unlink()
-    make_data.main(replace(data, seed=1))
+    others = tmp_path / "others.npz"
+    data = dataset.read(demos.out)
+    dataset.write(others, data._replace(facts=data.facts | {"seed": 1}))
     with pytest.raises(ValueError, match="was begun with other demonstrations"):
-        sac.main(replace(made, resume=tmp_path / "run"))
+        sac.main(replace(made, demos=others, resume=tmp_path / "run"))
+
+
+def test_what_learns_from_both_gives_back_what_it_takes(demos: make_data.Args) -> None:
+    args = learner(TD3, demos, Path("unused"))
+    env = envs.simulate(args.env, "native")
+    world, (shown, _) = prior.world(env, args), prior.demonstrations(env, args)
+
+    def runs_of(key: Any) -> Any:
+        run, _ = sac.begin(args, world, key)
+        return run, sac.phase(args, world, run, shown)[0]
+
+    taken, given = jax.eval_shape(runs_of, jax.random.key(0))
+    assert jax.tree.map(jnp.shape, taken) == jax.tree.map(jnp.shape, given)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
+import envs
 from experiments import cli, crossq, play, sac, simbav2, td3
 from rl import record, runs
 from rl.checkpoint import named
@@ -25,7 +27,7 @@ SMALL = shlex.split(
 FAST = ["--agent.lr", "2e-3", "--agent.critic-lr", "2e-3", "--updates-per-step", "2"]
 TAU = ["--agent.tau", "0.02"]
 TINY = ["--agent.hidden", "16", "--agent.critic-hidden", "32", "--batch-size", "64"]
-BINS = ["agent.head:c51", "--agent.head.low", "-5", "--agent.head.high", "5"]
+BINS = shlex.split("agent.head:c51 --agent.head.low -5 --agent.head.high 5 --agent.head.bins 21")
 
 
 def trained(experiment: Any, out: Path, *words: str) -> Path:
@@ -44,11 +46,16 @@ def critic_steps(run: Path) -> list[int]:
 @pytest.mark.parametrize(
     ("experiment", "total", "words"),
     [
-        (sac, 10_000, TAU), (td3, 24_000, TAU), (crossq, 10_000, ["--agent.warm", "3000"]),
-        (simbav2, 10_000, [*TAU, *TINY, "--agent.halve-lr", "0", *BINS, "--agent.head.bins", "21"]),
+        (sac, 10_000, TAU),
+        pytest.param(td3, 24_000, TAU, marks=pytest.mark.slow),
+        pytest.param(crossq, 10_000, ["--agent.warm", "3000"], marks=pytest.mark.slow),
+        pytest.param(
+            *(simbav2, 10_000, [*TAU, *TINY, "--agent.halve-lr", "0", *BINS]),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["sac", "td3", "crossq", "simbav2"],
-)  # fmt: skip
+)
 def test_it_learns_to_balance_and_leaves_a_record(
     experiment: Any, total: int, words: list[str], tmp_path: Path
 ) -> None:
@@ -75,10 +82,25 @@ def test_it_learns_to_balance_and_leaves_a_record(
     assert np.isfinite(play.judge(env, policy, params, 2)).all()
 
 
+@pytest.mark.parametrize("experiment", [td3, crossq, simbav2], ids=lambda x: x.__name__)
+def test_a_phase_gives_back_what_it_takes(experiment: Any) -> None:
+    args = cli.parse(experiment.Args, SMALL)
+    env = envs.simulate(args.env, "native")
+
+    def runs_of(key: Any) -> Any:
+        run, _ = sac.begin(args, env, key)
+        return run, sac.phase(args, env, run)[0]
+
+    taken, given = jax.eval_shape(runs_of, jax.random.key(0))
+    assert jax.tree.map(lambda x: (x.shape, x.dtype), taken) == jax.tree.map(
+        lambda x: (x.shape, x.dtype), given
+    )
+
+
 def test_a_run_goes_back_to_a_checkpoint_and_forgets_what_came_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--steps", "3000", "--save-s", "0"]
+    words = ["--steps", "3000", "--evals", "0", "--save-s", "0"]
     monkeypatch.setattr("sys.argv", ["sac.py", *SMALL, *words, "--out", str(tmp_path / "run")])
     run = trained(sac, tmp_path / "run", *words)
     whole, policy = runs.read_manifest(run), (run / "policy-0.safetensors").read_bytes()
@@ -108,7 +130,7 @@ def test_a_run_goes_back_to_a_checkpoint_and_forgets_what_came_after(
 
 
 def test_heads_are_chosen_on_the_command_line_and_come_back(tmp_path: Path) -> None:
-    run = trained(sac, tmp_path / "run", "--steps", "800", "agent.head:hl-gauss",
+    run = trained(sac, tmp_path / "run", "--steps", "800", "--evals", "0", "agent.head:hl-gauss",
                   "--agent.head.bins", "21")  # fmt: skip
     config = json.loads((run / "manifest.json").read_text())["config"]["agent"]
     assert config["head"]["is"] == "HLGauss"
@@ -172,9 +194,10 @@ def test_a_checkpoint_is_named_by_its_step() -> None:
 def test_a_run_of_another_experiment_or_version_is_not_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = [*SMALL, "--steps", "800", "--out", str(tmp_path / "run")]
-    monkeypatch.setattr("sys.argv", ["experiments/sac.py", *words])
-    run = trained(sac, tmp_path / "run", "--steps", "800")
+    words = "--steps", "800", "--evals", "0"
+    given = [*SMALL, *words, "--out", str(tmp_path / "run")]
+    monkeypatch.setattr("sys.argv", ["experiments/sac.py", *given])
+    run = trained(sac, tmp_path / "run", *words)
     assert cli.parse(sac.Args, ["--resume", str(run)]).agent.hidden == (64, 64)
     where = run / "manifest.json"
     manifest = json.loads(where.read_text())

@@ -103,7 +103,8 @@ def test_a_learner_that_breaks_is_stopped_and_examined(
     words: list[str], most: float, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "EXPLODED", most)
-    args = cli.parse(sac.Args, [*SMALL, *words, "--seeds", "2", "--out", str(tmp_path / "run")])
+    args = cli.parse(sac.Args, [*SMALL, *words, "--evals", "0", "--seeds", "2",
+                                "--out", str(tmp_path / "run")])  # fmt: skip
     with pytest.raises(SystemExit, match=rf"failed: .*{why}.* by step [\d,]+; .*only the first"):
         sac.main(args)
     told = json.loads((tmp_path / "run" / "diverged.json").read_text())
@@ -128,7 +129,7 @@ def test_seeds_that_do_not_fit_train_in_groups_and_go_on_alone(
 ) -> None:
     words = [
         *SMALL,
-        *["--steps", "800", "--seeds", "3", "--seed", "5"],
+        *["--steps", "800", "--evals", "0", "--seeds", "3", "--seed", "5"],
         "--out",
         str(tmp_path / "run"),
     ]
