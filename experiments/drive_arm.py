@@ -136,7 +136,7 @@ def plot(
         axes[i].step(t, asked[:, i], where="post", color="k", lw=1, label="asked for")
         axes[i].set_ylabel(f"{channel.name}\n{channel.unit}")
     if channels:
-        axes[0].legend(loc="lower right", ncols=2, frameon=False)
+        axes[0].legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, frameon=False)
     done, touch, pull = axes[len(channels) :]
     for row, on in enumerate((verdict.there, verdict.success)):
         done.fill_between(t, row, row + 0.8, where=line(on) > 0, step="post", lw=0)
@@ -149,7 +149,7 @@ def plot(
     limits = np.array([actuator.torque for actuator in found.spec.actuators])
     pull.plot(t, 100 * np.abs(torque / limits), lw=0.5)
     pull.set_ylabel("torque,\n% of limit")
-    pull.set_xlabel("s")
+    pull.set_xlabel("s; grey: an episode begins")
     for axis in axes:
         axis.grid(alpha=0.3)
         for start in t[:: len(verdict.there)]:

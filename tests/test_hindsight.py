@@ -162,7 +162,7 @@ def test_agents_learn_from_both_and_go_on_with_the_same(
     runs.write(tmp_path / "run" / "manifest.json", json.dumps(told).encode())
     others = tmp_path / "others.npz"
     data = dataset.read(demos.out)
-    dataset.write(others, data._replace(facts=data.facts | {"seed": 1}))
+    dataset.write(others, data._replace(steps=data.steps | {"action": data.steps["action"] / 2}))
     with pytest.raises(ValueError, match="was begun with other demonstrations"):
         sac.main(replace(made, demos=others, resume=tmp_path / "run"))
 

@@ -100,7 +100,7 @@ def test_a_phase_gives_back_what_it_takes(experiment: Any) -> None:
 def test_a_run_goes_back_to_a_checkpoint_and_forgets_what_came_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--steps", "3000", "--evals", "0", "--save-s", "0"]
+    words = ["--steps", "3000", "--save-s", "0"]
     monkeypatch.setattr("sys.argv", ["sac.py", *SMALL, *words, "--out", str(tmp_path / "run")])
     run = trained(sac, tmp_path / "run", *words)
     whole, policy = runs.read_manifest(run), (run / "policy-0.safetensors").read_bytes()
