@@ -145,7 +145,7 @@ def learner(agent: Any, demos: make_data.Args, out: Path) -> sac.Args:
 
 
 @pytest.mark.parametrize("agent", [SAC, pytest.param(TD3, marks=pytest.mark.slow)])
-def test_agents_learn_from_both_and_go_on_with_the_same(
+def test_agents_learn_from_both_and_go_on_with_no_other_demonstrations(
     agent: Any, demos: make_data.Args, tmp_path: Path
 ) -> None:
     made = learner(agent, demos, tmp_path / "run")

@@ -26,7 +26,7 @@ SMALL = shlex.split(
 
 FAST = ["--agent.lr", "2e-3", "--agent.critic-lr", "2e-3", "--updates-per-step", "2"]
 TAU = ["--agent.tau", "0.02"]
-TINY = ["--agent.hidden", "16", "--agent.critic-hidden", "32", "--batch-size", "64"]
+TINY = shlex.split("--agent.hidden 16 --agent.critic-hidden 32 --batch-size 64 --agent.halve-lr 0")
 BINS = shlex.split("agent.head:c51 --agent.head.low -5 --agent.head.high 5 --agent.head.bins 21")
 
 
@@ -49,10 +49,7 @@ def critic_steps(run: Path) -> list[int]:
         (sac, 10_000, TAU),
         pytest.param(td3, 24_000, TAU, marks=pytest.mark.slow),
         pytest.param(crossq, 10_000, ["--agent.warm", "3000"], marks=pytest.mark.slow),
-        pytest.param(
-            *(simbav2, 10_000, [*TAU, *TINY, "--agent.halve-lr", "0", *BINS]),
-            marks=pytest.mark.slow,
-        ),
+        pytest.param(simbav2, 10_000, [*TAU, *TINY, *BINS], marks=pytest.mark.slow),
     ],
     ids=["sac", "td3", "crossq", "simbav2"],
 )
