@@ -1,6 +1,7 @@
 """CrossQ: SAC without target networks (Bhatt et al. 2024, arXiv:1902.05605).
 
 Batch renormalisation, fed states and actions of now and next in one pass, takes their place.
+Actor and temperature learn as in agents/sac.py, and are written out so that this file reads alone.
 """
 
 from dataclasses import dataclass
@@ -117,40 +118,40 @@ class CrossQ:
         return out[..., 0], stats
 
     def critic_loss(
-        self, params: Params, state: State, batch: Sample, key: Key
+        self, params: Params, state: State, sample: Sample, key: Key
     ) -> tuple[Array, tuple[Metrics, Params]]:
         """Sum over critics; both halves are one batch, and only the target is held still."""
-        dim = batch.action.shape[-1]
-        seen = batch.next_obs.policy
+        dim = sample.action.shape[-1]
+        seen = sample.next_obs.policy
         mean, log_std, _ = self.gaussian(state.actor.params, state.actor_stats, seen, dim)
         action, logp = tanh_normal(key, mean, log_std)
-        obs = jnp.concatenate([batch.obs.critic, batch.next_obs.critic])
-        actions = jnp.concatenate([batch.action, action])
+        obs = jnp.concatenate([sample.obs.critic, sample.next_obs.critic])
+        actions = jnp.concatenate([sample.action, action])
         both, stats = self.q(params, state.critic_stats, obs, actions, train=True)
         q, next_q = jnp.split(both, 2, axis=1)
         value = next_q.min(0) - jnp.exp(state.log_alpha.params) * logp
-        target = jax.lax.stop_gradient(batch.reward + batch.discount * value)
+        target = jax.lax.stop_gradient(sample.reward + sample.discount * value)
         loss = 0.5 * ((q - target) ** 2).mean(1).sum()
         return loss, ({"critic_loss": loss, "q": q.mean()}, stats)
 
     def actor_loss(
-        self, params: Params, state: State, batch: Sample, key: Key
+        self, params: Params, state: State, sample: Sample, key: Key
     ) -> tuple[Array, tuple[Metrics, Params]]:
-        dim = batch.action.shape[-1]
+        dim = sample.action.shape[-1]
         mean, log_std, stats = self.gaussian(
-            params, state.actor_stats, batch.obs.policy, dim, train=True
+            params, state.actor_stats, sample.obs.policy, dim, train=True
         )
         action, logp = tanh_normal(key, mean, log_std)
-        q, _ = self.q(state.critic.params, state.critic_stats, batch.obs.critic, action)
+        q, _ = self.q(state.critic.params, state.critic_stats, sample.obs.critic, action)
         loss = (jnp.exp(state.log_alpha.params) * logp - q.min(0)).mean()
         return loss, ({"actor_loss": loss, "entropy": -logp.mean()}, stats)
 
     def alpha_loss(
         self, log_alpha: Array, entropy: Array, action_dim: int
     ) -> tuple[Array, Metrics]:
-        alpha = jnp.exp(log_alpha)
-        loss = alpha * (entropy - self.target_entropy * action_dim)
-        return loss, {"alpha_loss": loss, "alpha": alpha}
+        alpha, wanted = jnp.exp(log_alpha), self.target_entropy * action_dim
+        loss = alpha * (entropy - wanted)
+        return loss, {"alpha_loss": loss, "alpha": alpha, "target_entropy": jnp.float32(wanted)}
 
     def sample(self, batch: Transition) -> Sample:
         """What to learn from windows of transitions [B, n, ...]."""
@@ -164,15 +165,15 @@ class CrossQ:
         """`delay` steps of the critics, one on each window batch [delay, B, n, ...], then one of
         actor and temperature on the last."""
         critic_key, actor_key = jax.random.split(key)
-        sample = jax.vmap(self.sample)(batch)
+        every = jax.vmap(self.sample)(batch)
 
         def step(state: State, now: tuple[Sample, Key]) -> tuple[State, Any]:
             tx = self.tx(self.critic_lr)
             critic, (metrics, stats) = descend(tx, self.critic_loss, state.critic, state, *now)
             return state._replace(critic=critic, critic_stats=stats), metrics
 
-        state, m1 = jax.lax.scan(step, state, (sample, jax.random.split(critic_key, self.delay)))
-        last, tx = jax.tree.map(lambda x: x[-1], sample), self.tx(self.lr)
+        state, m1 = jax.lax.scan(step, state, (every, jax.random.split(critic_key, self.delay)))
+        last, tx = jax.tree.map(lambda x: x[-1], every), self.tx(self.lr)
         actor, (m2, stats) = descend(tx, self.actor_loss, state.actor, state, last, actor_key)
         log_alpha, m3 = descend(
             optax.adam(self.lr), self.alpha_loss, state.log_alpha, m2["entropy"],

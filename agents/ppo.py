@@ -144,7 +144,7 @@ class PPO:
         image, _ = apply(net, params, seen(obs))
         return (mean + back(image)) / 2, (log_std + log_std[..., back.index]) / 2
 
-    def units(self, params: Params, critic_obs: Array) -> Array:
+    def scaled_value(self, params: Params, critic_obs: Array) -> Array:
         """Value [...], in the critic's units; `critic_obs` [..., O] is normalised already."""
         v = apply(self.critic, params, critic_obs)
         if self.mirror is not None:
@@ -157,7 +157,7 @@ class PPO:
 
     def value(self, state: State, critic_obs: Array) -> Array:
         """Value [...], in the reward's units; `critic_obs` [..., O] is normalised already."""
-        v = self.units(state.critic.params, critic_obs)
+        v = self.scaled_value(state.critic.params, critic_obs)
         return v * jnp.sqrt(state.returns.var) + state.returns.mean
 
     def policy_loss(self, params: Params, batch: Sample) -> tuple[Array, Metrics]:
@@ -177,12 +177,12 @@ class PPO:
         return -gain - self.entropy_cost * entropy, metrics
 
     def value_loss(self, params: Params, batch: Sample) -> tuple[Array, Metrics]:
-        v = self.units(params, batch.critic_obs)
+        v = self.scaled_value(params, batch.critic_obs)
         loss = 0.5 * jnp.mean((v - batch.target) ** 2)
         return loss, {"value_loss": loss}
 
     def samples(self, state: State, batch: Transition) -> tuple[Sample, Array]:
-        """What to learn from transitions [T, N, ...], flat [T * N, ...], and the raw targets."""
+        """What to learn from transitions [T, N, ...], flat [T * N, ...], and lambda-returns."""
         known = norm.normalise(state.critic_obs, flatten(view(batch.obs, "critic")))
         after = norm.normalise(state.critic_obs, flatten(view(batch.next_obs, "critic")))
         value, next_value = self.value(state, known), self.value(state, after)
@@ -190,20 +190,20 @@ class PPO:
             batch.reward, value, next_value, batch.terminated, batch.truncated,
             gamma=self.gamma, lam=self.lam,
         )  # fmt: skip
-        target = advantage + value
+        returns = advantage + value
         sample = Sample(
             obs=norm.normalise(state.obs, flatten(view(batch.obs, "policy"))),
             critic_obs=known,
             action=batch.action,
             old=batch.aux,
             advantage=advantage,
-            target=(target - state.returns.mean) * jax.lax.rsqrt(state.returns.var),
+            target=(returns - state.returns.mean) * jax.lax.rsqrt(state.returns.var),
         )
-        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), sample), target
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), sample), returns
 
     def update(self, state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:
         """All epochs on one batch of transitions [T, N, ...] of `policy(explore=True)`."""
-        sample, target = self.samples(state, batch)
+        sample, returns = self.samples(state, batch)
         total = sample.advantage.shape[0]
         size = total // self.minibatches
         if size < 2:  # one advantage, normalised, is 0 and teaches nothing
@@ -228,9 +228,9 @@ class PPO:
         state = state._replace(
             obs=norm.update(state.obs, self.both(batch.obs, "policy")),
             critic_obs=norm.update(state.critic_obs, self.both(batch.obs, "critic")),
-            returns=norm.update(state.returns, target),
+            returns=norm.update(state.returns, returns),
         )
-        return state, jax.tree.map(jnp.mean, metrics) | {"target": target.mean(), "lr": state.lr}
+        return state, jax.tree.map(jnp.mean, metrics) | {"target": returns.mean(), "lr": state.lr}
 
     def both(self, obs: Obs, who: str) -> Array:
         """A view of observations, and of their mirror images if those are to count as much."""

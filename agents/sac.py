@@ -100,10 +100,9 @@ class SAC:
         actor_key, critic_key = jax.random.split(key)
         seen = samples.views(obs)
         critic_keys = jax.random.split(critic_key, self.critics)
-        critic = project(
-            jax.vmap(self.critic.init, (0, None, None))(critic_keys, seen.critic, action)
-        )
-        actor = project(self.actor(action.shape[-1]).init(actor_key, seen.policy))
+        critic = jax.vmap(self.critic.init, (0, None, None))(critic_keys, seen.critic, action)
+        critic = self.kept(critic)
+        actor = self.kept(self.actor(action.shape[-1]).init(actor_key, seen.policy))
         return State(
             actor=trainable(actor, self.tx(self.lr)),
             critic=trainable(critic, self.tx(self.critic_lr)),
@@ -127,6 +126,10 @@ class SAC:
         stats = state.obs._replace(mean=state.obs.mean.policy, var=state.obs.var.policy)
         return {"actor": state.actor.params, "obs": stats}
 
+    def kept(self, params: Params) -> Params:
+        """Parameters as their networks want them after each step."""
+        return project(params) if self.nets == "simbav2" else params
+
     def scaled(self, stats: norm.Stats, obs: PyTree) -> PyTree:
         return norm.normalise(stats, obs) if self.normalise else obs
 
@@ -141,46 +144,47 @@ class SAC:
         one = lambda params, key: apply(self.critic, params, obs, action, key)  # noqa: E731
         return jax.vmap(one)(params, keys)
 
-    def backup(self, state: State, batch: Sample, key: Key) -> Array:
+    def backup(self, state: State, sample: Sample, key: Key) -> Array:
         """Target [B, ...] in the head's form: the lowest of a subset of the target critics."""
         act_key, draw_key, drop_key = jax.random.split(key, 3)
         action, logp = self.act(
-            state.actor.params, batch.next_obs.policy, batch.action.shape[-1], act_key
+            state.actor.params, sample.next_obs.policy, sample.action.shape[-1], act_key
         )
         target = state.target
         if self.subset:
             drawn = jax.random.choice(draw_key, self.critics, (self.subset,), replace=False)
             target = jax.tree.map(lambda x: x[drawn], target)
-        bonus = -jnp.exp(state.log_alpha.params) * logp if self.entropy_backup else 0 * logp
-        outputs = self.q(target, batch.next_obs.critic, action, drop_key)
+        alpha = jnp.exp(state.log_alpha.params) if self.entropy_backup else 0.0
+        outputs = self.q(target, sample.next_obs.critic, action, drop_key)
         lowest = self.head.value(outputs).argmin(0)
         outputs = jnp.take_along_axis(outputs, lowest[None, :, None], axis=0)[0]
-        return self.head.backup(outputs, batch.reward, batch.discount, bonus)
+        return self.head.backup(outputs, sample.reward, sample.discount, -alpha * logp)
 
     def critic_loss(
-        self, params: Params, batch: Sample, target: Array, key: Key
+        self, params: Params, sample: Sample, target: Array, key: Key
     ) -> tuple[Array, Metrics]:
         """Mean over critics and batch; `target` is of `backup`."""
-        outputs = self.q(params, batch.obs.critic, batch.action, key)
+        outputs = self.q(params, sample.obs.critic, sample.action, key)
         loss = self.head.loss(outputs, target).mean()
         return loss, {"critic_loss": loss, "q": self.head.value(outputs).mean()}
 
     def actor_loss(
-        self, params: Params, state: State, batch: Sample, key: Key
+        self, params: Params, state: State, sample: Sample, key: Key
     ) -> tuple[Array, Metrics]:
         act_key, drop_key = jax.random.split(key)
-        action, logp = self.act(params, batch.obs.policy, batch.action.shape[-1], act_key)
-        outputs = self.q(state.critic.params, batch.obs.critic, action, drop_key)
-        q = getattr(self.head.value(outputs), self.actor_q)(0)
+        action, logp = self.act(params, sample.obs.policy, sample.action.shape[-1], act_key)
+        outputs = self.q(state.critic.params, sample.obs.critic, action, drop_key)
+        q = self.head.value(outputs)
+        q = q.min(0) if self.actor_q == "min" else q.mean(0)
         loss = (jnp.exp(state.log_alpha.params) * logp - q).mean()
         return loss, {"actor_loss": loss, "entropy": -logp.mean()}
 
     def alpha_loss(
         self, log_alpha: Array, entropy: Array, action_dim: int
     ) -> tuple[Array, Metrics]:
-        alpha = jnp.exp(log_alpha)
-        loss = alpha * (entropy - self.target_entropy * action_dim)
-        return loss, {"alpha_loss": loss, "alpha": alpha}
+        alpha, wanted = jnp.exp(log_alpha), self.target_entropy * action_dim
+        loss = alpha * (entropy - wanted)
+        return loss, {"alpha_loss": loss, "alpha": alpha, "target_entropy": jnp.float32(wanted)}
 
     def sample(self, state: State, batch: Transition) -> Sample:
         """What to learn from windows of transitions [B, n, ...]."""
@@ -190,25 +194,23 @@ class SAC:
         """`delay` steps of the critics, one on each window batch [delay, B, n, ...], then one of
         actor and temperature on the last."""
         critic_key, actor_key = jax.random.split(key)
-        sample = jax.vmap(self.sample, (None, 0))(state, batch)
+        every = jax.vmap(self.sample, (None, 0))(state, batch)
 
         def step(state: State, now: tuple[Sample, Key]) -> tuple[State, Metrics]:
-            batch, (target_key, drop_key) = now[0], jax.random.split(now[1])
-            target = self.backup(state, batch, target_key)
+            sample, (target_key, drop_key) = now[0], jax.random.split(now[1])
+            target = self.backup(state, sample, target_key)
             tx = self.tx(self.critic_lr)
-            critic, metrics = descend(tx, self.critic_loss, state.critic, batch, target, drop_key)
-            critic = critic._replace(params=project(critic.params))
+            critic, metrics = descend(tx, self.critic_loss, state.critic, sample, target, drop_key)
+            critic = critic._replace(params=self.kept(critic.params))
             target = optax.incremental_update(critic.params, state.target, self.tau)
             return state._replace(critic=critic, target=target), metrics
 
-        state, m1 = jax.lax.scan(step, state, (sample, jax.random.split(critic_key, self.delay)))
-        last, tx = jax.tree.map(lambda x: x[-1], sample), self.tx(self.lr)
+        state, m1 = jax.lax.scan(step, state, (every, jax.random.split(critic_key, self.delay)))
+        last, tx = jax.tree.map(lambda x: x[-1], every), self.tx(self.lr)
         actor, m2 = descend(tx, self.actor_loss, state.actor, state, last, actor_key)
-        log_alpha, m3 = descend(
-            self.tx(self.lr), self.alpha_loss, state.log_alpha, m2["entropy"],
-            batch.action.shape[-1],
-        )  # fmt: skip
-        actor = actor._replace(params=project(actor.params))
+        dim = batch.action.shape[-1]
+        log_alpha, m3 = descend(tx, self.alpha_loss, state.log_alpha, m2["entropy"], dim)
+        actor = actor._replace(params=self.kept(actor.params))
         state = state._replace(actor=actor, log_alpha=log_alpha)
         return state, jax.tree.map(jnp.mean, m1) | m2 | m3
 

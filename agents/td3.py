@@ -127,27 +127,27 @@ class TD3:
         """Both critics' outputs [2, ..., K]."""
         return jax.vmap(lambda params: apply(self.critic, params, obs, action))(params)
 
-    def backup(self, state: State, batch: Sample, key: Key) -> Array:
+    def backup(self, state: State, sample: Sample, key: Key) -> Array:
         """Target [B, ...] in the head's form: the lower of both target critics."""
         actor = state.target_actor if self.target_actor else state.actor.params
-        action = self.act(actor, batch.next_obs.policy, batch.action.shape[-1])
+        action = self.act(actor, sample.next_obs.policy, sample.action.shape[-1])
         noise = self.smoothing * jax.random.normal(key, action.shape)
         noise = jnp.clip(noise, -self.smoothing_clip, self.smoothing_clip)
-        outputs = self.q(state.target, batch.next_obs.critic, jnp.clip(action + noise, -1, 1))
+        outputs = self.q(state.target, sample.next_obs.critic, jnp.clip(action + noise, -1, 1))
         backup = jax.vmap(self.head.backup, (0, None, None, None))
-        targets = backup(outputs, batch.reward, batch.discount, jnp.zeros_like(batch.reward))
+        targets = backup(outputs, sample.reward, sample.discount, jnp.zeros_like(sample.reward))
         lowest = self.head.mean(targets).argmin(0)
         return jnp.take_along_axis(targets, lowest[None, :, None], axis=0)[0]
 
-    def critic_loss(self, params: Params, batch: Sample, target: Array) -> tuple[Array, Metrics]:
+    def critic_loss(self, params: Params, sample: Sample, target: Array) -> tuple[Array, Metrics]:
         """Sum over both critics of the mean over the batch; `target` is of `backup`."""
-        outputs = self.q(params, batch.obs.critic, batch.action)
+        outputs = self.q(params, sample.obs.critic, sample.action)
         loss = self.head.loss(outputs, target).mean(1).sum()
         return loss, {"critic_loss": loss, "q": self.head.value(outputs).mean()}
 
-    def actor_loss(self, params: Params, state: State, batch: Sample) -> tuple[Array, Metrics]:
-        action = self.act(params, batch.obs.policy, batch.action.shape[-1])
-        q = self.head.value(self.q(state.critic.params, batch.obs.critic, action))
+    def actor_loss(self, params: Params, state: State, sample: Sample) -> tuple[Array, Metrics]:
+        action = self.act(params, sample.obs.policy, sample.action.shape[-1])
+        q = self.head.value(self.q(state.critic.params, sample.obs.critic, action))
         chosen = {"first": q[0], "min": q.min(0), "mean": q.mean(0)}[self.actor_q]
         return -chosen.mean(), {"actor_loss": -chosen.mean()}
 
@@ -158,15 +158,16 @@ class TD3:
     def update(self, state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:
         """`delay` steps of the critics, one on each window batch [delay, B, n, ...], then one of
         the actor on the last, and of all targets."""
-        sample = jax.vmap(self.sample, (None, 0))(state, batch)
+        every = jax.vmap(self.sample, (None, 0))(state, batch)
 
         def step(state: State, now: tuple[Sample, Key]) -> tuple[State, Metrics]:
-            target, tx = self.backup(state, *now), self.tx(self.critic_lr)
-            critic, metrics = descend(tx, self.critic_loss, state.critic, now[0], target)
+            sample, target_key = now
+            target, tx = self.backup(state, sample, target_key), self.tx(self.critic_lr)
+            critic, metrics = descend(tx, self.critic_loss, state.critic, sample, target)
             return state._replace(critic=critic), metrics
 
-        state, m1 = jax.lax.scan(step, state, (sample, jax.random.split(key, self.delay)))
-        last = jax.tree.map(lambda x: x[-1], sample)
+        state, m1 = jax.lax.scan(step, state, (every, jax.random.split(key, self.delay)))
+        last = jax.tree.map(lambda x: x[-1], every)
         actor, m2 = descend(self.tx(self.lr), self.actor_loss, state.actor, state, last)
         state = state._replace(
             actor=actor,

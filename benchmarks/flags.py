@@ -20,8 +20,6 @@ from typing import Any, Literal, NamedTuple
 
 import tyro
 
-from experiments import ppo
-
 MEANINGS = Path(__file__).parent.parent / "docs" / "equations" / "meanings.toml"
 
 
@@ -63,7 +61,7 @@ def flags(value: Any, above: str = "--") -> Iterator[Flag]:
         if is_dataclass(default):
             yield from flags(default, f"{flag}.")
             continue
-        known = said, meanings(), comments(ppo.Args)
+        known = said, meanings()
         meaning = next((x[name] for x in known if name in x), meanings().get(kind.__name__, ""))
         if typing.get_origin(hint) is Literal:
             meaning += f"; one of {', '.join(f'`{x}`' for x in typing.get_args(hint))}"

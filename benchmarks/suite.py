@@ -41,6 +41,7 @@ class Agent:
     """What learns: an experiment of ours, a peer's script, or what was published of another."""
 
     experiment: str = ""  # a module of experiments/, or of another package by its dotted name
+    agent: str = ""  # a file of agents/, where the experiment takes any
     script: str = ""  # a file of benchmarks/peers, and first words of its command line
     published: str = ""  # an entry of published.json
     flags: Flags = field(default_factory=dict)
@@ -198,7 +199,8 @@ def resolve(suite: Suite, name: str, task: str) -> tuple[str, tuple[str, ...], s
     agent = suite.agents[name]
     flags = suite.tasks[task].flags | agent.flags if agent.experiment else agent.flags
     steps = str(steps_of(suite, agent, task))
-    words = ("--env", task, *_spelt(flags), "--steps", steps, *agent.words)
+    chosen = ("--agent", agent.agent) if agent.agent else ()
+    words = ("--env", task, *chosen, *_spelt(flags), "--steps", steps, *agent.words)
     if agent.script:
         script, *own = agent.script.split()
         _check_script(script, flags)

@@ -4,17 +4,19 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import jax
 import tyro
 
+import agents
 import envs
 from envs import render
+from envs.checks import known
 from envs.simulation import Simulation
-from rl import manifest, memory, record, runs
-from rl.checkpoint import SEAL
+from rl import manifest, runs
 
 
 def run(main: Callable[..., None], args_type: Any) -> None:
@@ -39,30 +41,49 @@ def guard(main: Callable[[], None]) -> None:
 
 
 def parse(args_type: Any, args: list[str]) -> Any:
-    """`args_type` from `args`, its field `env` being the task that `--env` names.
+    """`args_type` from `args`, with the task that `--env` names, and the agent that `--agent` does.
 
     `--resume RUN` stands for the flags that RUN was begun with.
     """
     defaults, rest = args_type(), []
-    name, words = defaults.env_name, iter(args)
+    any_agent = get_type_hints(args_type).get("agent") is Any
+    made: dict[str, Any] = {"--env": defaults.env_name, "--agent": None}
+    words = iter(args)
     for word in words:
         flag, _, value = word.partition("=")
-        if flag == "--env":
-            name = value or next(words, "")
+        if flag == "--env" or (flag == "--agent" and any_agent):
+            made[flag] = value or next(words, "")
         else:
             rest.append(word)
+    default = {"env": envs.make_task(made["--env"]), "env_name": made["--env"]}
+    if made["--agent"] is not None:
+        default["agent"] = agent(made["--agent"])
     parsed = tyro.cli(
         args_type,
-        prog=f"python -m experiments.{Path(sys.argv[0]).stem} --env {name}",
-        description=f"--env is one of {', '.join(envs.names())}.",
+        prog=f"python -m experiments.{Path(sys.argv[0]).stem} --env {made['--env']}",
+        description=f"--env is one of {', '.join(envs.names())}."
+        + f" --agent is one of {', '.join(agent_names())}." * any_agent,
         args=rest,
-        default=args_type(env=envs.make_task(name), env_name=name),
+        default=args_type(**default),
     )
     if getattr(parsed, "resume", None) is None:
         return parsed
     if not args[0].startswith("--resume") or len(args) > (1 if "=" in args[0] else 2):
         raise ValueError("--resume takes no other flags: a run goes on with those it has.")
     return _begun(args_type, parsed.resume)
+
+
+def agent_names() -> list[str]:
+    """The files of agents/, each of them one algorithm."""
+    return sorted(path.stem for path in Path(agents.__path__[0]).glob("[!_]*.py"))
+
+
+def agent(name: str) -> Any:
+    """The agent of agents/NAME.py with its own settings; underscores do not count."""
+    files = {file.replace("_", ""): file for file in agent_names()}
+    plain = name.replace("_", "")
+    module = import_module(f"agents.{files[known('agent', plain, [*files])]}")
+    return next(x for called, x in vars(module).items() if called.lower() == plain)()
 
 
 def _begun(args_type: Any, resume: Path) -> Any:
@@ -88,81 +109,6 @@ def _begun(args_type: Any, resume: Path) -> Any:
     return replace(args, out=run, resume=resume)
 
 
-def record_of(args: Any, env: Simulation) -> record.Record:
-    """The record of a new run of `args` in `env`, or of that which they resume."""
-    ways = {"track": args.track, "strict": args.when_full == "stop"}
-    if args.resume:
-        found = runs.read_manifest(args.out)
-        if args.resume == args.out and runs.finished(found):
-            print(f"{args.out} is done: nothing to go on with. python -m experiments.play shows it")
-            sys.exit(0)
-        log = record.Record.again(args.out, **ways)
-        if (args.out / "diverged.json").exists():
-            print(f"it broke before ({log.before['status']}), and may again", flush=True)
-        return log
-    seeds = list(range(args.seed, args.seed + args.seeds))
-    algorithm = type(args.agent).__name__.lower()
-    physics = type(env.physics).__name__.lower()
-    facts = {"algorithm": algorithm, "env": args.env_name, "config": args, "seeds": seeds}
-    facts |= {"physics": physics, "horizon": env.horizon, "control_dt": env.control_dt}
-    return record.Record(args.out, args.steps, **ways, **facts)
-
-
-def groups(args: Any, each: int, what: str, mend: str) -> list[Any]:
-    """`args` for as many seeds at a time as fit in memory, `each` bytes a seed for `what`.
-
-    Every group has a run directory of its own.
-    """
-    last = args.seed + args.seeds - 1
-    if not 0 <= args.seed <= last < 2**31:
-        raise ValueError(f"--seed {args.seed} to {last}: seeds lie from 0 to 2,147,483,647.")
-    most = int(0.75 * memory.available()) // max(each, 1)  # the rest is the program's, and others'
-    if args.resume and most < args.seeds:
-        memory.require(each * args.seeds, what, "resume it where there is more")
-    if most < 1:
-        memory.require(each, what, mend)
-    if most >= args.seeds:
-        return [args]
-    seeds = range(args.seed, args.seed + args.seeds)
-    parts = [seeds[i : i + most] for i in range(0, args.seeds, most)]
-    print(
-        f"{most} of {args.seeds} seeds fit in memory at a time, each with {what}: "
-        f"{len(parts)} groups train one after another, in a directory each"
-    )
-    return [replace(args, seed=part[0], seeds=len(part)) for part in parts]
-
-
-def in_turn(parts: list[Any], train: Callable[[Any], None]) -> None:
-    """`train` each of the parts; one that fails keeps no other from its turn, Ctrl-C all."""
-    failed = []
-    for done, part in enumerate(parts, 1):
-        try:
-            train(part)
-        except SystemExit as end:
-            if not str(end).startswith("failed"):
-                if rest := parts[done:]:
-                    count = sum(part.seeds for part in rest)
-                    print(f"not begun: --seed {rest[0].seed} --seeds {count}")
-                raise
-            failed.append(str(end))
-    if failed:
-        sys.exit("\n".join(failed))
-
-
-def step_of(resume: Path) -> int | None:
-    """The step of RUN/checkpoints/STEP; None of a RUN."""
-    if resume.parent.name != "checkpoints":
-        return None
-    if not resume.name.isdigit():
-        raise ValueError(f"{resume} is no checkpoint: their names are numbers of steps.")
-    return int(resume.name)
-
-
-def goes_on(args: Any) -> bool:
-    """Whether `args` resume a run from a state of it, and not from nothing."""
-    return bool(args.resume) and any((args.out / "checkpoints").glob(f"*/{SEAL}"))
-
-
 def same_actions(whose: str, theirs: Simulation, env: Simulation) -> None:
     """Raise ValueError where an action of theirs is none of the same size here."""
     then, now = (getattr(x.task, "action_scale", None) for x in (theirs, env))
@@ -171,17 +117,6 @@ def same_actions(whose: str, theirs: Simulation, env: Simulation) -> None:
             f"{whose} acts with --env.action-scale {then}, and this task has {now}: its actions "
             "would move other ways. Give both the same."
         )
-
-
-def over_seeds(f: Callable[..., Any]) -> Callable[..., Any]:
-    """`f` of each seed, arguments and results with leaves [seeds, ...].
-
-    Side by side on an accelerator.  In turn on a CPU, which that keeps as busy, and where a
-    seed's numbers are then to the last bit those it would have alone.
-    """
-    if jax.default_backend() != "cpu":
-        return jax.vmap(f)
-    return lambda *args: jax.lax.map(lambda xs: f(*xs), args)
 
 
 def at_least(least: int, args: Any, *names: str) -> None:

@@ -1,24 +1,23 @@
-"""CrossQ from scratch on one task, in the loop of experiments/sac.py.
+"""CrossQ from scratch on one task, in the loop of experiments/off_policy.py.
 
 python -m experiments.crossq --env HalfCheetah-v5 --steps 1000000
 """
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from agents.crossq import CrossQ
-from experiments import cli, sac
+from experiments import cli, off_policy
 
 
 @dataclass(frozen=True)
-class Args(sac.Args):
+class Args(off_policy.Args):
     learning_starts: int = 5_000
     out: Path = Path("runs/crossq")
-    agent: Any = CrossQ()
+    agent: CrossQ = CrossQ()
 
 
-main = sac.main
+main = off_policy.main
 
 if __name__ == "__main__":
     cli.run(main, Args)

@@ -85,7 +85,7 @@ def main(args: Args) -> None:
 
 def walked(args: Args, path: Path, found: Artefact, to: Path) -> Driven:
     """A walker's tour, in TO.npz, .csv and .png."""
-    script = args.script or drive_walker.tour(to.with_suffix(".csv"), len(found.spec.command))
+    script = drive_walker.tour(to.with_suffix(".csv"), len(found.spec.command), args.script)
     well = together(path, script, to.with_suffix(".npz"), args)
     log = dict(np.load(to.with_suffix(".npz")))
     achieved = drive_walker.velocities(log["qpos"], log["qvel"])
@@ -108,10 +108,10 @@ def handled(args: Args, path: Path, found: Artefact, to: Path, arm: Simulation) 
     lasts = arm.horizon * arm.control_dt
     count = max(round(args.seconds / lasts), 1)
     begun = drive_arm.starts(arm, count)
-    first, script = drive_arm.written(to, begun, lasts)
+    first, script = drive_arm.written(to, begun, lasts, args.script)
     each = replace(args, seconds=lasts)
     more = "--starts", str(first)
-    well = together(path, args.script or script, to.with_suffix(".npz"), each, *more)
+    well = together(path, script, to.with_suffix(".npz"), each, *more)
     log = drive_arm.by_episode(dict(np.load(to.with_suffix(".npz"))), count)
     verdict = drive_arm.judged(arm, log["qpos"], log["qvel"], log["command"])
     print(f"plot     {drive_arm.plot(to.with_suffix('.png'), found, arm, log, verdict)}")

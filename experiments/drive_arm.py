@@ -51,13 +51,13 @@ def starts(env: Simulation, count: int) -> Starts:
     return Starts(*map(np.asarray, (drawn.qpos, drawn.qvel, asked)))
 
 
-def written(to: Path, begun: Starts, seconds: float) -> tuple[Path, Path]:
-    """Files TO-starts.npz and TO.csv of the starts and of what is asked in each episode."""
+def written(to: Path, begun: Starts, seconds: float, own: Path | None) -> tuple[Path, Path]:
+    """Files TO-starts.npz and TO.csv of the starts and of what is asked, by `own` or as drawn."""
     first, script = to.with_name(f"{to.name}-starts.npz"), to.with_suffix(".csv")
     np.savez(first, qpos=begun.qpos, qvel=begun.qvel)
     rows = [(i * seconds, *asked) for i, asked in enumerate(begun.command)]
     text = "".join(",".join(f"{x:.9g}" for x in row) + "\n" for row in rows)
-    runs.write(script, text.encode())
+    runs.write(script, own.read_bytes() if own else text.encode())
     return first, script
 
 

@@ -22,10 +22,11 @@ TOUR = (
 CHANNELS = ("forward", "m/s"), ("left", "m/s"), ("turn left", "rad/s")  # of `velocities`
 
 
-def tour(path: Path, size: int) -> Path:
-    """A script that shows what a walker does; of zeros for a robot with other commands."""
+def tour(path: Path, size: int, script: Path | None) -> Path:
+    """`script`, or one that shows what a walker does, zeros for a robot with other commands."""
     rows = TOUR if size == len(TOUR[0]) - 1 else [(0.0, *[0.0] * size)]
-    runs.write(path, "".join(",".join(map(str, row)) + "\n" for row in rows).encode())
+    made = "".join(",".join(map(str, row)) + "\n" for row in rows).encode()
+    runs.write(path, script.read_bytes() if script else made)
     return path
 
 

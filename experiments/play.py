@@ -17,24 +17,16 @@ import numpy as np
 import tyro
 
 import envs
-from agents.crossq import CrossQ
-from agents.dagger import DAgger
-from agents.ppo import PPO
-from agents.sac import SAC
-from agents.td3 import TD3
 from envs import render
 from envs.simulation import Simulation
 from envs.task import Task
 from experiments import cli
 from rl import checkpoint, manifest, record, rollout, runs
 from rl.env import Env
-from rl.heads import C51, MSE, HLGauss
 from rl.policy import Policy
 from rl.types import Key, Params
 
 EVAL_SEED = 2**31 - 1
-AGENTS = {"crossq": CrossQ, "dagger": DAgger, "ppo": PPO, "sac": SAC, "td3": TD3}
-PARTS = {part.__name__: part for part in (MSE, HLGauss, C51)}  # that an agent's field may hold
 FILM = 20.0  # s of an episode in a video, at most
 
 
@@ -61,9 +53,9 @@ def load_all(
     found = runs.read_manifest(run)
     try:
         config, seeds, status = (found[name] for name in ("config", "seeds", "status"))
-        agent = AGENTS[found["algorithm"]](**_made(config["agent"], PARTS))
-        parts = {type(x).__name__: type(x) for x in vars(envs.make_task(found["env"])).values()}
-        env = envs.make(found["env"], config["physics"], **_made(config["env"], parts))
+        agent = manifest.made(cli.agent(found["algorithm"]), config["agent"])
+        task = manifest.made(envs.make_task(found["env"]), config["env"])
+        env = envs.simulate(task, config["physics"])
         if config.get("mirror"):
             agent = replace(agent, mirror=env.task.mirror)
     except (KeyError, TypeError) as error:
@@ -195,8 +187,8 @@ def conclude(log: record.Record, episodes: int, video: bool) -> None:
             sys.exit(f"{status}; its parameters are in {run}")
         kept = "the last good" if len(runs.read_metrics(run)) > 1 else "only the first"
         sys.exit(
-            f"{status}; {run / 'diverged.json'} tells where, and {kept} parameters are beside it. "
-            "A lower learning rate may mend it."
+            f"{status}; {run / 'diverged.json'} tells where, docs/broken.md how to read it, and "
+            f"{kept} parameters are beside it."
         )
     env, policy, params = load_all(run)
     returns, successes = verdict(env, policy, params, episodes)
@@ -211,6 +203,8 @@ def conclude(log: record.Record, episodes: int, video: bool) -> None:
     if video:
         log.attempt("video", lambda: film(run, seed=None))
     print(f"play it  python -m experiments.play {run}")
+    if any(run.glob("artefact-*.zip")):
+        print(f"drive it python -m experiments.drive {run}")
     shown(returns, successes)
 
 
@@ -232,17 +226,6 @@ def main(args: Args) -> None:
         render.view(looks(env.task, args.meshes), found.poses, env.control_dt, marks)
     elif args.video:
         film(args.run, args.seed, args.meshes)
-
-
-def _made(config: dict[str, Any], parts: dict[str, type]) -> dict[str, Any]:
-    """The keyword arguments that `config` was written of, with objects of `parts`."""
-
-    def made(x: Any) -> Any:
-        if isinstance(x, dict):
-            return parts[x["is"]](**_made(x, parts))
-        return tuple(x) if isinstance(x, list) else x
-
-    return {name: made(x) for name, x in config.items() if name != "is"}
 
 
 if __name__ == "__main__":

@@ -9,10 +9,9 @@ On dm_control's tasks, where no episode ends early, they take one critic: --agen
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from agents.sac import SAC
-from experiments import cli, sac
+from experiments import cli, off_policy
 from rl.heads import C51
 
 SIMBA_V2 = SAC(
@@ -23,14 +22,14 @@ SIMBA_V2 = SAC(
 
 
 @dataclass(frozen=True)
-class Args(sac.Args):
+class Args(off_policy.Args):
     learning_starts: int = 5_000
     return_bound: float = 5.0
     out: Path = Path("runs/simbav2")
-    agent: Any = SIMBA_V2
+    agent: SAC = SIMBA_V2
 
 
-main = sac.main
+main = off_policy.main
 
 if __name__ == "__main__":
     cli.run(main, Args)

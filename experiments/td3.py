@@ -1,24 +1,23 @@
-"""TD3 from scratch on one task, in the loop of experiments/sac.py.
+"""TD3 from scratch on one task, in the loop of experiments/off_policy.py.
 
 python -m experiments.td3 --env HalfCheetah-v5 --steps 1000000 --seeds 3
 """
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from agents.td3 import TD3
-from experiments import cli, sac
+from experiments import cli, off_policy
 
 
 @dataclass(frozen=True)
-class Args(sac.Args):
+class Args(off_policy.Args):
     learning_starts: int = 25_000
     out: Path = Path("runs/td3")
-    agent: Any = TD3()
+    agent: TD3 = TD3()
 
 
-main = sac.main
+main = off_policy.main
 
 if __name__ == "__main__":
     cli.run(main, Args)

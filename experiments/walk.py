@@ -29,7 +29,7 @@ class Args(ppo.Args):
     mirror: bool = True
     evals: int = 20
     out: Path = Path("runs/walk")
-    agent: Any = WALKER
+    agent: PPO = WALKER
 
 
 main = ppo.main

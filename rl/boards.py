@@ -28,7 +28,8 @@ def shown(row: dict[str, Any], seeds: int) -> Iterator[tuple[str, np.ndarray]]:
     """Tag and value of each seed [seeds] of what a row tells."""
     for name, value in row.items():
         if name not in NOT_SHOWN:
-            yield TAGS.get(name, f"losses/{name}"), np.broadcast_to(np.asarray(value, float), seeds)
+            own = f"eval/{name[5:]}" if name.startswith("eval_") else f"losses/{name}"
+            yield TAGS.get(name, own), np.broadcast_to(np.asarray(value, float), seeds)
 
 
 def table(config: dict[str, Any]) -> str:

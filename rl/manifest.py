@@ -10,11 +10,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import jax
 import numpy as np
@@ -95,6 +95,24 @@ def plain(x: Any) -> Any:
     return str(x) if isinstance(x, Path) else x
 
 
+def made(like: Any, config: Mapping[str, Any]) -> Any:
+    """The dataclass that `plain` made this of; `like` is one of its kind, for what is not told.
+
+    Raises KeyError or TypeError where it is of another kind, or version.
+    """
+    hints = get_type_hints(type(like))
+
+    def value(name: str, x: Any) -> Any:
+        if isinstance(x, dict):
+            now = getattr(like, name)
+            # Where a field may be of several kinds the configuration names its own.
+            kinds: dict[str, Any] = {kind.__name__: kind for kind in get_args(hints[name])}
+            return made(now if x["is"] == type(now).__name__ else kinds[x["is"]](), x)
+        return tuple(x) if isinstance(x, list) else x
+
+    return replace(like, **{name: value(name, x) for name, x in config.items() if name != "is"})
+
+
 def flat(config: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
     """Settings by their names on the command line, of those within settings."""
     for name, value in config.items():
@@ -119,7 +137,8 @@ def _git() -> dict[str, Any]:
 
     changes = ask("status", "--porcelain")
     told: dict[str, Any] = {"commit": ask("rev-parse", "HEAD"), "dirty": bool(changes)}
-    if changes:  # which changes: the diff itself may be large, or nobody's business
+    if changes:  # where: the diff itself may be large, or nobody's business
+        told["changed"] = [line.split(maxsplit=1)[1] for line in changes.splitlines()[:20]]
         told["diff_sha256"] = hashlib.sha256((ask("diff", "HEAD") or "").encode()).hexdigest()
     return told
 

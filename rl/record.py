@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 import jax
@@ -154,11 +155,20 @@ class Record:
         self._bar(row)
 
     def evaluated(
-        self, step: int, returns: np.ndarray, lengths: np.ndarray, success: np.ndarray | None = None
+        self,
+        step: int,
+        returns: np.ndarray,
+        lengths: np.ndarray,
+        success: np.ndarray | None = None,
+        metrics: Mapping[str, np.ndarray] = MappingProxyType({}),
     ) -> None:
-        """Append an evaluation: every episode [seeds, episodes], and the means."""
+        """Append an evaluation: every episode [seeds, episodes], and the means.
+
+        Of the task's own `metrics`, which are means over each episode, the means alone.
+        """
         episodes = {"returns": returns, "lengths": lengths}
-        means = {"eval_return": returns.mean(1), "eval_length": lengths.mean(1)}
+        means = {f"eval_{name}": x.mean(1) for name, x in metrics.items()}
+        means |= {"eval_return": returns.mean(1), "eval_length": lengths.mean(1)}
         self.judged = means["eval_return"]
         if success is not None:  # of a task that can be done
             means["eval_success"], episodes["successes"] = success.mean(1), success
@@ -215,12 +225,13 @@ class Record:
             board.show(row)
             self.board = board
 
-    def save(self, params: Params) -> None:
-        """Write each seed's policy (leaves [seeds, ...]) in the place of an earlier one."""
+    def save(self, step: int, params: Params) -> None:
+        """Write each seed's policy (leaves [seeds, ...]) of this step, over an earlier one."""
         for i, seed in enumerate(self.manifest["seeds"]):
             mine = jax.tree.map(lambda x, i=i: x[i], params)
             path = self.out / f"policy-{seed}.safetensors"
             self.attempt(path.name, lambda p=path, x=mine: checkpoint.save_params(p, x))
+        self.manifest["policy_step"] = step  # written with what was spent
 
     def _bar(self, row: dict[str, Any]) -> None:
         step, share = row["step"], min(row["step"] / self.manifest["steps"], 1)

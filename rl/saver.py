@@ -38,16 +38,11 @@ class Saver:
         self.log, self.every, self.saved = log, every, time.perf_counter()
         self.checkpoints = Checkpoints(log.out / "checkpoints", about)
         self.blocks = Blocks(log.out / "replay")
-        self.fresh: list[Transition] = []  # rows that no block holds yet, [S, K, N, ...]
         self.rows = 0  # that blocks hold, from the run's first
 
     @property
     def due(self) -> bool:
         return time.perf_counter() - self.saved >= self.every
-
-    def see(self, seen: Transition) -> None:
-        """Remember fresh rows [S, K, N, ...] of the replay for the next checkpoint."""
-        self.fresh.append(jax.device_get(seen))
 
     def save(self, step: int, state: Any) -> None:
         """Write a checkpoint; where it cannot be, those there are stay."""
@@ -55,12 +50,20 @@ class Saver:
         self.saved = time.perf_counter()
 
     def _write(self, step: int, state: Any) -> None:
-        if self.fresh:
-            rows = jax.tree.map(lambda *xs: np.concatenate(xs, axis=1), *self.fresh)
-            self.blocks.append(self.rows, rows)
-            self.rows, self.fresh = self.rows + rows.reward.shape[1], []
+        if hasattr(state, "replay"):
+            self._append(state.replay)
         self.checkpoints.save(step, _without_rows(state), self.log.score)
         self._tidy(state)
+
+    def _append(self, replay: Any) -> None:
+        """Write the rows of the ring that no block holds yet."""
+        end, capacity = int(replay.written[0]), replay.data.reward.shape[1]
+        first = max(self.rows, end - capacity)
+        if first < end:
+            slots = np.arange(first, end) % capacity
+            rows = jax.tree.map(lambda ring: ring[:, slots], replay.data)
+            self.blocks.append(first, jax.device_get(rows))
+            self.rows = end
 
     def _tidy(self, state: Any) -> None:
         """Delete the rows that no checkpoint there is needs; a row is a step of all worlds."""

@@ -93,7 +93,6 @@ def test_the_newest_checkpoint_that_is_good_with_its_rows_is_offered(tmp_path: P
     with record.Record(tmp_path / "run", 200, **facts) as log:
         saver = Saver(log, 0)
         for done in (10, 20, 30):
-            saver.see(blocks(done - 10, 10))
             saver.save(done, learner(done))
         (_, _, rows) = saver.blocks._all()[1]
         damage(rows, "cut")
@@ -171,15 +170,13 @@ def test_every_checkpoint_that_is_kept_has_its_rows(
     with record.Record(tmp_path / "run", 200, **facts) as log:
         saver = Saver(log, 0)
         for done, score in ((5, 9.0), (15, 1.0), (25, 2.0), (35, 3.0), (45, 4.0)):
-            saver.see(blocks(saver.rows, done - saver.rows))
             log.judged = np.array([score])
             saver.save(done, learner(done))
         held = saver.blocks._all()
-        assert [(a, b) for a, b, _ in held] == [(0, 5), (15, 25), (25, 35), (35, 45)]
+        assert [(a, b) for a, b, _ in held] == [(0, 5), (19, 25), (29, 35), (39, 45)]
         with monkeypatch.context() as patch:  # a full disk, when two replays' worth has come
             patch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=0))
             for done in (55, 65, 75):
-                saver.see(blocks(done - 10, 10))
                 saver.save(done, learner(done))
         for step in (45, 35, 25, 5):
             found = Saver(log, 0)

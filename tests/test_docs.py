@@ -59,9 +59,10 @@ def test_each_experiment_that_trains_has_one() -> None:
     trains = {
         module.__name__.split(".")[1]
         for module in modules
-        if hasattr(module, "Args") and "resume" in {f.name for f in fields(module.Args)}
+        if hasattr(module, "main") and "resume" in {f.name for f in fields(module.Args)}
     }
-    assert {page.experiment for page in docs.NAMED.values()} == trains
+    # Any agent that learns from replay learns in off_policy: its pages are theirs.
+    assert {page.experiment for page in docs.NAMED.values()} == trains - {"off_policy"}
 
 
 @EACH

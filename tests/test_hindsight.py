@@ -15,7 +15,7 @@ import envs
 from agents.sac import SAC
 from agents.td3 import TD3
 from envs.revealed import Revealed, in_hindsight
-from experiments import make_data, prior, sac
+from experiments import make_data, off_policy, prior
 from rl import buffer, rollout, runs
 from rl.data import dataset
 from rl.policy import uniform
@@ -136,8 +136,8 @@ def demos(tmp_path_factory: pytest.TempPathFactory) -> make_data.Args:
     return args
 
 
-def learner(agent: Any, demos: make_data.Args, out: Path) -> sac.Args:
-    return sac.Args(
+def learner(agent: Any, demos: make_data.Args, out: Path) -> off_policy.Args:
+    return off_policy.Args(
         env=SPARSE, env_name="panda-reach", steps=700, num_envs=2, learning_starts=200,
         batch_size=32, buffer_size=2_000, evals=0, eval_episodes=2, video=False,
         agent=agent(hidden=(16,), critic_hidden=(16,)), demos=demos.out, hindsight=0.8, out=out,
@@ -149,13 +149,13 @@ def test_agents_learn_from_both_and_go_on_with_no_other_demonstrations(
     agent: Any, demos: make_data.Args, tmp_path: Path
 ) -> None:
     made = learner(agent, demos, tmp_path / "run")
-    sac.main(made)
+    off_policy.main(made)
     facts = runs.read_manifest(tmp_path / "run")
     assert facts["status"] == "done"
     assert len(facts["demos_sha256"]) == 64
     assert len(facts["eval_successes"][0]) == 2
     with pytest.raises(ValueError, match="--batch-size is 33"):
-        sac.main(replace(made, batch_size=33))
+        off_policy.main(replace(made, batch_size=33))
 
     assert demos.out is not None
     told = facts | {"status": "stopped by SIGTERM"}
@@ -164,7 +164,7 @@ def test_agents_learn_from_both_and_go_on_with_no_other_demonstrations(
     data = dataset.read(demos.out)
     dataset.write(others, data._replace(steps=data.steps | {"action": data.steps["action"] / 2}))
     with pytest.raises(ValueError, match="was begun with other demonstrations"):
-        sac.main(replace(made, demos=others, resume=tmp_path / "run"))
+        off_policy.main(replace(made, demos=others, resume=tmp_path / "run"))
 
 
 def test_what_learns_from_both_gives_back_what_it_takes(demos: make_data.Args) -> None:
@@ -173,8 +173,8 @@ def test_what_learns_from_both_gives_back_what_it_takes(demos: make_data.Args) -
     world, (shown, _) = prior.world(env, args), prior.demonstrations(env, args)
 
     def runs_of(key: Any) -> Any:
-        run, _ = sac.begin(args, world, key)
-        return run, sac.phase(args, world, run, shown)[0]
+        run = off_policy.begin(args, world, key)
+        return run, off_policy.phase(args, world, shown, run)[0]
 
     taken, given = jax.eval_shape(runs_of, jax.random.key(0))
     assert jax.tree.map(jnp.shape, taken) == jax.tree.map(jnp.shape, given)
@@ -191,4 +191,4 @@ def test_what_learns_from_both_gives_back_what_it_takes(demos: make_data.Args) -
 def test_what_makes_no_sense_is_refused(name: str, flags: dict[str, Any], why: str) -> None:
     task = envs.make_task(name)
     with pytest.raises(ValueError, match=why):
-        sac.main(sac.Args(env=task, env_name=name, **flags))
+        off_policy.main(off_policy.Args(env=task, env_name=name, **flags))

@@ -13,7 +13,10 @@ import orbax.checkpoint as ocp
 import pytest
 
 import envs
-from experiments import cli, crossq, play, sac, simbav2, td3
+from agents.crossq import CrossQ
+from agents.sac import SAC
+from agents.td3 import TD3
+from experiments import cli, crossq, host, off_policy, play, sac, simbav2, td3
 from rl import record, runs
 from rl.checkpoint import named
 
@@ -31,7 +34,7 @@ BINS = shlex.split("agent.head:c51 --agent.head.low -5 --agent.head.high 5 --age
 
 
 def trained(experiment: Any, out: Path, *words: str) -> Path:
-    sac.main(cli.parse(experiment.Args, [*SMALL, "--out", str(out), *words]))
+    off_policy.main(cli.parse(experiment.Args, [*SMALL, "--out", str(out), *words]))
     return out
 
 
@@ -39,7 +42,7 @@ def critic_steps(run: Path) -> list[int]:
     """Of each seed, as the optimiser in the last checkpoint counted them."""
     last = max((run / "checkpoints").iterdir(), key=lambda path: int(path.name))
     state = ocp.StandardCheckpointer().restore((last / "state").absolute())
-    counts = [x for name, x in named(state["agent"]["critic"]["opt"]) if name.endswith("count")]
+    counts = [x for name, x in named(state["learner"]["critic"]["opt"]) if name.endswith("count")]
     return np.asarray(counts[0]).tolist()
 
 
@@ -69,7 +72,7 @@ def test_it_learns_to_balance_and_leaves_a_record(
     assert manifest["physics"] == "native"
     assert manifest["packages"]["jax"] == metadata.version("jax")
     assert manifest["utd"] == 0.5  # two updates for each step of four worlds
-    assert critic_steps(run) == [runs.read_metrics(run)[-1]["updates"]] * 3
+    assert critic_steps(run) == runs.read_metrics(run)[-1]["updates"]
     assert critic_steps(run)[0] == (steps[-1] - 400) / 2
     evals = runs.read_rows(run / "evals.jsonl")
     assert len(evals) == 4
@@ -85,8 +88,8 @@ def test_a_phase_gives_back_what_it_takes(experiment: Any) -> None:
     env = envs.simulate(args.env, "native")
 
     def runs_of(key: Any) -> Any:
-        run, _ = sac.begin(args, env, key)
-        return run, sac.phase(args, env, run)[0]
+        run = off_policy.begin(args, env, key)
+        return run, off_policy.phase(args, env, (), run)[0]
 
     taken, given = jax.eval_shape(runs_of, jax.random.key(0))
     assert jax.tree.map(lambda x: (x.shape, x.dtype), taken) == jax.tree.map(
@@ -133,6 +136,19 @@ def test_heads_are_chosen_on_the_command_line_and_come_back(tmp_path: Path) -> N
     assert config["head"]["is"] == "HLGauss"
     assert config["head"]["bins"] == 21
     play.load(run)
+
+
+def test_an_agent_is_named_by_its_file(tmp_path: Path) -> None:
+    for name, kind in (("td3", TD3), ("crossq", CrossQ)):
+        assert cli.parse(off_policy.Args, ["--agent", name]).agent == kind()
+    assert cli.parse(off_policy.Args, ["--agent=td3", "--agent.tau", "0.1"]).agent.tau == 0.1
+    with pytest.raises(ValueError, match="Unknown agent 'tde'"):
+        cli.parse(off_policy.Args, ["--agent", "tde"])
+    with pytest.raises(ValueError, match="PPO cannot learn from replay: it has no delay, observe"):
+        off_policy.main(
+            cli.parse(off_policy.Args, ["--agent", "ppo", "--out", str(tmp_path / "x")])
+        )
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -182,10 +198,10 @@ def test_a_manifest_without_what_a_resume_needs_is_refused(facts: Any, tmp_path:
 
 
 def test_a_checkpoint_is_named_by_its_step() -> None:
-    assert cli.step_of(Path("runs/sac/checkpoints/500")) == 500
-    assert cli.step_of(Path("runs/sac")) is None
+    assert host.step_of(Path("runs/sac/checkpoints/500")) == 500
+    assert host.step_of(Path("runs/sac")) is None
     with pytest.raises(ValueError, match="are numbers of steps"):
-        cli.step_of(Path("runs/sac/checkpoints/last"))
+        host.step_of(Path("runs/sac/checkpoints/last"))
 
 
 def test_a_run_of_another_experiment_or_version_is_not_resumed(
@@ -209,10 +225,10 @@ def test_a_run_of_another_experiment_or_version_is_not_resumed(
         cli.parse(td3.Args, ["--resume", str(run)])
 
 
-def test_a_tick_lets_the_actor_learn_a_whole_time() -> None:
+def test_an_iteration_lets_the_actor_learn_a_whole_time() -> None:
     def pace(updates: int, delay: int) -> tuple[int, int]:
-        agent = sac.SAC(delay=delay)
-        return sac.pace(sac.Args(updates_per_step=updates, agent=agent))
+        agent = SAC(delay=delay)
+        return off_policy.pace(off_policy.Args(updates_per_step=updates, agent=agent))
 
     assert pace(1, 1) == (1, 1)
     assert pace(1, 2) == (2, 1)  # TD3: two steps, two of the critics, one of the actor
@@ -228,6 +244,6 @@ def test_a_tick_lets_the_actor_learn_a_whole_time() -> None:
 def test_phases_are_short_enough_to_judge_as_often_as_asked(
     steps: int, evals: int, phases: int
 ) -> None:
-    found, each = sac.plan(sac.Args(steps=steps, evals=evals))
+    found, each = off_policy.plan(off_policy.Args(steps=steps, evals=evals))
     assert found == phases
     assert 0 <= found * each - (steps - 10_000) < each  # rounded up to whole phases

@@ -4,14 +4,15 @@ import json
 import resource
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from experiments import cli, play, sac
+import envs
+from experiments import cli, host, off_policy, play, sac
 from rl import health, memory, record, runs
 from rl.saver import Saver
 from tests.test_off_policy import SMALL
@@ -40,12 +41,12 @@ def test_a_full_disk_loses_no_row_and_leaves_no_half_of_one(
     with record.Record(tmp_path / "run", 40, **FACTS) as log:
         log.log(1, row(1.0))
         size = (log.out / "metrics.jsonl").stat().st_size
-        log.save({"w": np.ones((2, 3))})
+        log.save(1, {"w": np.ones((2, 3))})
         good = (log.out / "policy-3.safetensors").read_bytes()
         with full_disk(size + 20):
             log.log(2, row(2.0))
             log.log(3, row(3.0))
-            log.save({"w": np.zeros((2, 3))})
+            log.save(1, {"w": np.zeros((2, 3))})
             assert (log.out / "metrics.jsonl").stat().st_size == size
         assert [x["step"] for x in runs.read_metrics(log.out)] == [1]
         assert (log.out / "policy-3.safetensors").read_bytes() == good
@@ -64,7 +65,7 @@ def test_a_full_disk_ends_a_run_that_is_to_stop(tmp_path: Path) -> None:
         record.Record(tmp_path / "run", 40, strict=True, **FACTS) as log,
         full_disk(20),
     ):
-        log.save({"w": np.ones((2, 3))})
+        log.save(1, {"w": np.ones((2, 3))})
 
 
 def test_what_was_spent_adds_up_over_all_tries(tmp_path: Path) -> None:
@@ -121,7 +122,20 @@ def test_what_is_not_finite_is_spelt_in_json(tmp_path: Path) -> None:
         health.diagnose(log, 5, "why", {"loss": np.array([np.nan, 2.0]), "n": 3}, {"w": broken})
     told = json.loads((log.out / "diverged.json").read_text())
     assert told["metrics"] == {"loss": ["nan", 2.0], "n": 3.0}
-    assert told["state"] == {"w": {"not_finite": 2, "largest": "nan"}}
+    assert told["state"] == {"w": {"not_finite": 2, "least": "nan", "most": "nan"}}
+
+
+def test_what_grew_most_is_told_first(tmp_path: Path) -> None:
+    with record.Record(tmp_path / "run", 40, **FACTS) as log:
+        log.log(1, {"alpha": 2.0, "entropy": np.array([-4.0, 4.0]), "loss": 1.0, "return": 1.0})
+        now = {"alpha": np.array([900.0]), "entropy": np.array([-5.0, 3.0]), "loss": np.nan,
+               "new": 1.0, "return": np.nan}  # fmt: skip
+        health.diagnose(log, 5, "why", now, {"w": np.array([-3.0, 1.0])})
+    told = json.loads((log.out / "diverged.json").read_text())
+    assert list(told["grew"].items()) == [
+        ("loss", [1.0, "nan"]), ("alpha", [2.0, 900.0]), ("entropy", [[-4.0, 4.0], [-5.0, 3.0]]),
+    ]  # fmt: skip
+    assert told["state"]["w"] == {"least": -3.0, "most": 1.0, "not_finite": 0}
 
 
 def test_seeds_that_do_not_fit_train_in_groups_and_go_on_alone(
@@ -144,23 +158,31 @@ def test_seeds_that_do_not_fit_train_in_groups_and_go_on_alone(
     assert (again.seed, again.seeds) == (7, 1)
     monkeypatch.setattr(memory, "available", lambda: 1_000)
     with pytest.raises(ValueError, match="are free: resume it where there is more"):
-        sac.check(again, sac.envs.simulate(again.env))
+        off_policy.check(again, envs.simulate(again.env))
 
 
 def test_a_group_that_fails_keeps_no_other_from_its_turn(
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parts, begun = [sac.Args(seed=s, seeds=2) for s in (0, 2, 4)], []
 
-    def train(part: sac.Args, ends: dict[int, str]) -> None:
-        begun.append(part.seed)
-        if part.seed in ends:
-            sys.exit(ends[part.seed])
+    def train(ends: dict[int, str]) -> None:
+        """Each part as a run that ends so when its turn comes."""
 
+        def learn(part: Any, *_: Any) -> None:
+            begun.append(part.seed)
+            if part.seed in ends:
+                sys.exit(ends[part.seed])
+
+        monkeypatch.setattr(host, "learn", learn)
+        host.train(parts, None, lambda part: None)
+
+    monkeypatch.setattr(host, "record_of", lambda part, env: nullcontext())
+    monkeypatch.setattr(host.play, "conclude", lambda *_: None)
     with pytest.raises(SystemExit, match="failed: a"):
-        cli.in_turn(parts, lambda part: train(part, {0: "failed: a"}))
+        train({0: "failed: a"})
     assert begun == [0, 2, 4]
     with pytest.raises(SystemExit, match=r"stopped by Ctrl-C"):
-        cli.in_turn(parts, lambda part: train(part, {0: "stopped by Ctrl-C"}))
+        train({0: "stopped by Ctrl-C"})
     assert begun == [0, 2, 4, 0]
     assert "not begun: --seed 2 --seeds 4" in capsys.readouterr().out

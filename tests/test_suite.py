@@ -43,6 +43,8 @@ def written(tmp_path: Path, text: str) -> str:
         (GOOD + "flags = { threads = 2 }", "threads is no flag to set here"),
         (GOOD + "flags = { when_full = 'stop' }", "when_full is no flag to set here"),
         (GOOD + "script = 'sbx_ppo.py'", "takes one of experiment, script and published"),
+        (GOOD + "agent = 'td3'", "Unrecognized options: --agent"),
+        (GOOD.replace("sac", "off_policy") + "agent = 'tde'", "Unknown agent 'tde'. Did you mean"),
         (HEAD + "[tasks.Hopper-v5]\n[agents.a]\nscript = 'none.py'", "there is no .*none.py"),
         (
             HEAD + "[tasks.Hopper-v5]\n[agents.a]\nscript = 'sbx_ppo.py'\nflags = { num-env = 1 }",
@@ -74,7 +76,7 @@ def test_what_makes_no_sense_is_refused(text: str, why: str, tmp_path: Path) -> 
         ({"seeds": -1}, "--seeds is -1"),
         ({"jobs": -1}, "--jobs"),
         ({"only": ("b",)}, "--only b: suite mine has no such task or agent"),
-        ({"suite": "none"}, "There is no suite none: arms, gym, "),
+        ({"suite": "none"}, "There is no suite none: .*gym, .*or a path of a .toml"),
         ({"runs": Path(__file__)}, "test_suite.py is no directory that can be written to"),
         ({"engine": "ray", "address": "127.0.0.1:9"}, "no Ray answers there"),
     ],
@@ -116,6 +118,13 @@ def test_flags_say_the_same_nested_and_dotted(tmp_path: Path) -> None:
     own = "--agent.lr 0.001 --agent.hidden 8 8 --agent.normalise --n-step 3"
     assert " ".join(nested) == f"--env Hopper-v5 {own} --steps 100"
     assert "--agent.no-normalise" in words("agent.normalise = false")
+
+
+def test_an_agent_that_any_loop_takes_is_named_by_its_file(tmp_path: Path) -> None:
+    text = GOOD.replace("sac", "off_policy") + "agent = 'td3'\nflags = { agent.tau = 0.1 }"
+    named = suite.resolve(suite.read(written(tmp_path, text)), "a", "Hopper-v5")
+    own = GOOD.replace("sac", "td3") + "flags = { agent.tau = 0.1, learning-starts = 10_000 }"
+    assert named[2] == suite.resolve(suite.read(written(tmp_path, own)), "a", "Hopper-v5")[2]
 
 
 def test_a_task_has_its_own_steps(tmp_path: Path) -> None:
