@@ -1,19 +1,16 @@
 """Environments by name: `make`, `names`, and the ways to and from Gymnasium."""
 
-import difflib
-from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Callable
+from dataclasses import fields, replace
 from functools import partial
-from numbers import Integral, Real
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Any
 
 import jax
-import mujoco
-from typeguard import TypeCheckError, check_type
 
 from envs.adapters.from_gymnasium import from_gymnasium as from_gymnasium
 from envs.adapters.to_gymnasium import to_gymnasium as to_gymnasium
 from envs.adapters.to_gymnasium_vector import to_gymnasium_vector as to_gymnasium_vector
+from envs.checks import check_spec, check_task, known, typed
 from envs.disturb import Disturbance
 from envs.dmc.cartpole_swingup import CartpoleSwingup
 from envs.dmc.cheetah_run import CheetahRun
@@ -45,7 +42,7 @@ from envs.manipulation.small import NEARBY, SMALL_CUBE
 from envs.manipulation.stack import Stack
 from envs.physics.native import Native
 from envs.simulation import Simulation
-from envs.task import Task, TaskSpec
+from envs.task import Task
 
 TASKS: dict[str, Callable[..., Task]] = {
     "Ant-v5": Ant,
@@ -83,9 +80,6 @@ TASKS: dict[str, Callable[..., Task]] = {
     "so101-reach": partial(Reach, "so101", **NEARBY),
 }
 BACKENDS = ("native", "mjx")
-KINDS: dict[Any, tuple[type, str]] = {
-    bool: (bool, "True or False"), int: (Integral, "a whole number"), float: (Real, "a number"),
-}  # fmt: skip
 
 
 def names() -> list[str]:
@@ -98,10 +92,10 @@ def make_task(name: str, **overrides: Any) -> Task:
     if hasattr(name, "observe"):
         kind = type(name).__name__
         raise ValueError(f"A task goes by its name here; envs.simulate takes a {kind} itself.")
-    made: Any = TASKS[_known("environment", name, names())]()
+    made: Any = TASKS[known("environment", name, names())]()
     kinds = {field.name: field.type for field in fields(made)}
     for field, value in overrides.items():
-        _typed(field, value, kinds[_known(f"field of {name}", field, [*kinds])])
+        typed(field, value, kinds[known(f"field of {name}", field, [*kinds])])
     return replace(made, **overrides)
 
 
@@ -133,14 +127,14 @@ def simulate(
     threads: int = 0,
 ) -> Simulation:
     """The environment of `task` on `physics`; `disturbance` in the place of the task's own."""
-    _known("physics", physics, ["auto", *BACKENDS])
-    _check_task(task)
+    known("physics", physics, ["auto", *BACKENDS])
+    check_task(task)
     if physics == "auto":
         physics = "native" if jax.default_backend() == "cpu" else "mjx"
     if threads < 0:
         raise ValueError(f"threads is {threads}; it takes a count, or 0 for all.")
     spec, model = task.spec, task.model()
-    _check_spec(spec, model)
+    check_spec(spec, model)
     if physics == "native":
         stepper = Native(model, spec, threads)
     else:
@@ -159,89 +153,3 @@ def simulate(
             )
     nothing = disturbance == Disturbance()  # costs nothing
     return Simulation(task, stepper, horizon, None if nothing else disturbance)
-
-
-def _known(what: str, name: Any, among: Sequence[str]) -> str:
-    """`name`; ValueError with what is near unless it is one of `among`."""
-    if name in among:
-        return name
-    near = difflib.get_close_matches(str(name), among, n=3, cutoff=0.6)
-    hint = f"Did you mean {', '.join(near)}?" if near else f"There are {', '.join(among)}."
-    raise ValueError(f"Unknown {what} {name!r}. {hint}")
-
-
-def _typed(name: str, value: Any, hint: Any) -> None:
-    """Raise ValueError unless `value` is of the kind that the field `name` has."""
-    while get_origin(hint) is Annotated:
-        hint = get_args(hint)[0]
-    if _is(value, hint):
-        return
-    what = KINDS[hint][1] if hint in KINDS else getattr(hint, "__name__", str(hint))
-    if get_origin(hint) is Literal:
-        what = f"one of {', '.join(map(str, get_args(hint)))}"
-    elif get_origin(hint):
-        what = str(hint)
-    raise ValueError(f"{name} is {value!r}; it takes {what}.")
-
-
-def _check_task(given: Task) -> None:
-    """Raise unless `given`'s numbers are numbers: every world would fail, or none be stepped."""
-    _fields("", given)
-    if given.spec.substeps < 1:
-        raise ValueError(
-            f"A control step of {given.spec.substeps} physics steps moves nothing: frame_skip, or "
-            "what else sets it, needs at least 1."
-        )
-
-
-def _check_spec(asked: TaskSpec, model: mujoco.MjModel) -> None:
-    """Raise ValueError unless `model` has all that a task asks of it."""
-    named = lambda get, count: [get(i).name or str(i) for i in range(count)]  # noqa: E731
-    sensors = named(model.sensor, model.nsensor)
-    motors, cameras = named(model.actuator, model.nu), named(model.camera, model.ncam)
-    for name in asked.sensors:
-        _known("sensor", name, sensors)
-    for name in asked.actuators:
-        _known("actuator", name, motors)
-    if [*asked.actuators] != motors:
-        raise ValueError(f"The task's actuators need the model's order: {', '.join(motors)}.")
-    for name in ("low", "high"):
-        if len(getattr(asked, name)) != len(motors):
-            raise ValueError(
-                f"The task's {name} has {len(getattr(asked, name))} numbers for {len(motors)} "
-                "actuators."
-            )
-    for name in asked.fields:
-        _known("field of MjData", name, [x for x in dir(mujoco.MjData) if not x.startswith("_")])
-    for name in asked.privileged:
-        _known("privileged reading", name, [*asked.sensors, *asked.fields])
-    for name in asked.precise:
-        _known("precise field", name, asked.fields)
-    for camera in asked.cameras:
-        _known("camera", camera.name, ["free", *cameras])
-
-
-def _fields(prefix: str, given: Any) -> None:
-    """Check each field of a dataclass, and theirs."""
-    for field in fields(given) if is_dataclass(given) else ():
-        name, value = prefix + field.name, getattr(given, field.name)
-        _typed(name, value, field.type)
-        every = value if isinstance(value, tuple) else (value,)
-        if any(isinstance(x, Real) and x != x for x in every):
-            raise ValueError(f"{name} is {value!r}, which is not a number.")
-        _fields(f"{name}.", value)
-
-
-def _is(value: Any, hint: Any) -> bool:
-    """Whether `value` is of the kind `hint`; NumPy's numbers are numbers."""
-    if hint in KINDS:
-        return isinstance(value, KINDS[hint][0]) and (hint is bool or not isinstance(value, bool))
-    if get_origin(hint) is tuple and ... not in (parts := get_args(hint)):
-        return isinstance(value, tuple) and len(value) == len(parts) and all(map(_is, value, parts))
-    if isinstance(hint, str):  # of a module whose annotations are not evaluated
-        return True
-    try:
-        check_type(value, hint)
-    except TypeCheckError:
-        return False
-    return True

@@ -2,7 +2,9 @@
 
 The functions that build the observation and turn an action into actuator targets are the
 ones that run on the robot; what is behind the readings is a physics (`envs/physics`) or the
-robot itself.  `envs/simulation.py` makes an environment of a task and a physics.
+robot itself.  `envs/simulation.py` makes an environment of a task and a physics.  A task is one
+file that is read alone: signatures, and what is handed over to a shared part of robots (`legged`,
+`table`), stand in each.
 """
 
 from collections.abc import Sequence
@@ -162,7 +164,9 @@ class Task(Protocol):
 
     def reward(
         self, before: Readings, after: Readings, action: Array, command: PyTree, episode: PyTree
-    ) -> tuple[Array, Metrics]: ...
+    ) -> tuple[Array, Metrics]:
+        """The reward [] of a step, and its metrics, each []: evaluations tell their means."""
+        ...
 
     def terminated(self, raw: Readings, episode: PyTree) -> Array:
         """[] bool, the task is over, for good or ill."""

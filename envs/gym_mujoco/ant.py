@@ -30,11 +30,8 @@ class Ant(Task):
     @property
     def spec(self) -> TaskSpec:
         forces = self.include_cfrc_ext_in_observation or self.contact_cost_weight != 0
-        return models.spec(
-            self.xml_file, self.frame_skip,
-            fields=("qpos", "qvel", "xpos", *(("cfrc_ext",) if forces else ())),
-            precise=("xpos",), rescale=self.rescale,
-        )  # fmt: skip
+        fields = "qpos", "qvel", "xpos", *(("cfrc_ext",) if forces else ())
+        return models.spec(self, fields, precise=("xpos",))
 
     def model(self) -> mujoco.MjModel:
         return models.load(self.xml_file)
@@ -60,11 +57,7 @@ class Ant(Task):
         contact = jnp.float32(0)
         if self.contact_cost_weight:
             contact = -self.contact_cost_weight * jnp.square(self.contact_forces(after)).sum()
-        metrics = {
-            "reward_forward": forward, "reward_survive": survive, "reward_ctrl": ctrl,
-            "reward_contact": contact,
-        }  # fmt: skip
-        return forward + survive + ctrl + contact, metrics
+        return models.total(forward=forward, survive=survive, ctrl=ctrl, contact=contact)
 
     def terminated(self, raw: Readings, episode: PyTree) -> Array:
         return ~self.healthy(raw) & self.terminate_when_unhealthy

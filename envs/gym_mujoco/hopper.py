@@ -27,10 +27,7 @@ class Hopper(Task):
 
     @property
     def spec(self) -> TaskSpec:
-        return models.spec(
-            self.xml_file, self.frame_skip, fields=("qpos", "qvel"), precise=("qpos",),
-            rescale=self.rescale,
-        )  # fmt: skip
+        return models.spec(self, ("qpos", "qvel"), precise=("qpos",))
 
     def model(self) -> mujoco.MjModel:
         return models.load(self.xml_file)
@@ -50,8 +47,7 @@ class Hopper(Task):
         forward = self.forward_reward_weight * velocity
         survive = self.healthy_reward * self.healthy(after)
         ctrl = -self.ctrl_cost_weight * jnp.square(after["ctrl"]).sum()
-        metrics = {"reward_forward": forward, "reward_survive": survive, "reward_ctrl": ctrl}
-        return forward + survive + ctrl, metrics
+        return models.total(forward=forward, survive=survive, ctrl=ctrl)
 
     def terminated(self, raw: Readings, episode: PyTree) -> Array:
         return ~self.healthy(raw) & self.terminate_when_unhealthy

@@ -1,6 +1,7 @@
 """Gymnasium's Humanoid-v5: walk forward on two legs."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax.numpy as jnp
 import mujoco
@@ -8,6 +9,34 @@ import mujoco
 from envs.gym_mujoco import models
 from envs.task import Readings, Start, Task, TaskSpec, displacement
 from rl.types import Array, Key, Metrics, Obs, PyTree
+
+
+def inner(task: Any, forces: bool) -> list[str]:
+    """Fields besides qpos and qvel that a humanoid's task shows, or needs as contacts' `forces`."""
+    wanted = {
+        "cinert": task.include_cinert_in_observation,
+        "cvel": task.include_cvel_in_observation,
+        "qfrc_actuator": task.include_qfrc_actuator_in_observation,
+        "cfrc_ext": task.include_cfrc_ext_in_observation or forces,
+    }
+    return [name for name, want in wanted.items() if want]
+
+
+def seen(task: Any, readings: Readings) -> Array:
+    """The observation [O]; the world's own rows are left out, and the root's actuators."""
+    hidden = 2 if task.exclude_current_positions_from_observation else 0
+    parts = [readings["qpos"][hidden:], readings["qvel"]]
+    for name in inner(task, forces=False):
+        skipped = 6 if name == "qfrc_actuator" else 1
+        parts.append(readings[name][skipped:].ravel())
+    return jnp.concatenate(parts)
+
+
+def impact(after: Readings, weight: float, limits: tuple[float, float]) -> Array:
+    """What contacts' forces cost []; nothing, and unread, at a weight of 0."""
+    if not weight:
+        return jnp.float32(0)
+    return -jnp.clip(weight * jnp.square(after["cfrc_ext"]).sum(), *limits)
 
 
 @dataclass(frozen=True)
@@ -31,17 +60,8 @@ class Humanoid(Task):
 
     @property
     def spec(self) -> TaskSpec:
-        wanted = {
-            "cinert": self.include_cinert_in_observation,
-            "cvel": self.include_cvel_in_observation,
-            "qfrc_actuator": self.include_qfrc_actuator_in_observation,
-            "cfrc_ext": self.include_cfrc_ext_in_observation or self.contact_cost_weight != 0,
-        }
-        return models.spec(
-            self.xml_file, self.frame_skip,
-            fields=("qpos", "qvel", "xipos", *(name for name, want in wanted.items() if want)),
-            precise=("xipos",), rescale=self.rescale,
-        )  # fmt: skip
+        fields = "qpos", "qvel", "xipos", *inner(self, self.contact_cost_weight != 0)
+        return models.spec(self, fields, precise=("xipos",))
 
     def model(self) -> mujoco.MjModel:
         return models.load(self.xml_file)
@@ -50,17 +70,7 @@ class Humanoid(Task):
         return models.start(key, self.model(), self.reset_noise_scale, qvel=models.uniform)
 
     def observe(self, readings: Readings, command: PyTree, memory: PyTree) -> tuple[Obs, PyTree]:
-        hidden = 2 if self.exclude_current_positions_from_observation else 0
-        parts = [readings["qpos"][hidden:], readings["qvel"]]
-        if self.include_cinert_in_observation:
-            parts.append(readings["cinert"][1:].ravel())
-        if self.include_cvel_in_observation:
-            parts.append(readings["cvel"][1:].ravel())
-        if self.include_qfrc_actuator_in_observation:
-            parts.append(readings["qfrc_actuator"][6:])
-        if self.include_cfrc_ext_in_observation:
-            parts.append(readings["cfrc_ext"][1:].ravel())
-        return jnp.concatenate(parts), memory
+        return seen(self, readings), memory
 
     def reward(
         self, before: Readings, after: Readings, action: Array, command: PyTree, episode: PyTree
@@ -70,15 +80,8 @@ class Humanoid(Task):
         forward = self.forward_reward_weight * moved[0] / self.spec.control_dt
         survive = self.healthy_reward * self.healthy(after)
         ctrl = -self.ctrl_cost_weight * jnp.square(after["ctrl"]).sum()
-        contact = jnp.float32(0)
-        if self.contact_cost_weight:
-            force = self.contact_cost_weight * jnp.square(after["cfrc_ext"]).sum()
-            contact = -jnp.clip(force, *self.contact_cost_range)
-        metrics = {
-            "reward_forward": forward, "reward_survive": survive, "reward_ctrl": ctrl,
-            "reward_contact": contact,
-        }  # fmt: skip
-        return forward + survive + ctrl + contact, metrics
+        contact = impact(after, self.contact_cost_weight, self.contact_cost_range)
+        return models.total(forward=forward, survive=survive, ctrl=ctrl, contact=contact)
 
     def terminated(self, raw: Readings, episode: PyTree) -> Array:
         return ~self.healthy(raw) & self.terminate_when_unhealthy

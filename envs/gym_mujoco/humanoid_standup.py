@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import mujoco
 
 from envs.gym_mujoco import models
+from envs.gym_mujoco.humanoid import impact, inner, seen
 from envs.task import Readings, Start, Task, TaskSpec
 from rl.types import Array, Key, Metrics, Obs, PyTree
 
@@ -28,17 +29,7 @@ class HumanoidStandup(Task):
 
     @property
     def spec(self) -> TaskSpec:
-        wanted = {
-            "cinert": self.include_cinert_in_observation,
-            "cvel": self.include_cvel_in_observation,
-            "qfrc_actuator": self.include_qfrc_actuator_in_observation,
-            "cfrc_ext": self.include_cfrc_ext_in_observation or self.impact_cost_weight != 0,
-        }
-        return models.spec(
-            self.xml_file, self.frame_skip,
-            fields=("qpos", "qvel", *(name for name, want in wanted.items() if want)),
-            rescale=self.rescale,
-        )  # fmt: skip
+        return models.spec(self, ("qpos", "qvel", *inner(self, self.impact_cost_weight != 0)))
 
     def model(self) -> mujoco.MjModel:
         return models.load(self.xml_file)
@@ -47,26 +38,13 @@ class HumanoidStandup(Task):
         return models.start(key, self.model(), self.reset_noise_scale, qvel=models.uniform)
 
     def observe(self, readings: Readings, command: PyTree, memory: PyTree) -> tuple[Obs, PyTree]:
-        hidden = 2 if self.exclude_current_positions_from_observation else 0
-        parts = [readings["qpos"][hidden:], readings["qvel"]]
-        if self.include_cinert_in_observation:
-            parts.append(readings["cinert"][1:].ravel())
-        if self.include_cvel_in_observation:
-            parts.append(readings["cvel"][1:].ravel())
-        if self.include_qfrc_actuator_in_observation:
-            parts.append(readings["qfrc_actuator"][6:])
-        if self.include_cfrc_ext_in_observation:
-            parts.append(readings["cfrc_ext"][1:].ravel())
-        return jnp.concatenate(parts), memory
+        return seen(self, readings), memory
 
     def reward(
         self, before: Readings, after: Readings, action: Array, command: PyTree, episode: PyTree
     ) -> tuple[Array, Metrics]:
         height = after["qpos"][2] / self.model().opt.timestep
         ctrl = -self.ctrl_cost_weight * jnp.square(after["ctrl"]).sum()
-        impact = jnp.float32(0)
-        if self.impact_cost_weight:
-            force = self.impact_cost_weight * jnp.square(after["cfrc_ext"]).sum()
-            impact = -jnp.clip(force, *self.impact_cost_range)
-        metrics = {"reward_linup": height, "reward_quadctrl": ctrl, "reward_impact": impact}
-        return height + ctrl + impact + 1, metrics
+        hurt = impact(after, self.impact_cost_weight, self.impact_cost_range)
+        reward, metrics = models.total(linup=height, quadctrl=ctrl, impact=hurt)
+        return reward + 1, metrics

@@ -20,10 +20,7 @@ class InvertedDoublePendulum(Task):
 
     @property
     def spec(self) -> TaskSpec:
-        return models.spec(
-            self.xml_file, self.frame_skip,
-            fields=("qpos", "qvel", "qfrc_constraint", "site_xpos"), rescale=self.rescale,
-        )  # fmt: skip
+        return models.spec(self, ("qpos", "qvel", "qfrc_constraint", "site_xpos"))
 
     def model(self) -> mujoco.MjModel:
         return models.load(self.xml_file)

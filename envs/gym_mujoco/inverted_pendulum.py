@@ -19,9 +19,7 @@ class InvertedPendulum(Task):
 
     @property
     def spec(self) -> TaskSpec:
-        return models.spec(
-            self.xml_file, self.frame_skip, fields=("qpos", "qvel"), rescale=self.rescale
-        )
+        return models.spec(self, ("qpos", "qvel"))
 
     def model(self) -> mujoco.MjModel:
         return models.load(self.xml_file)

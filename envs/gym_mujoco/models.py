@@ -1,8 +1,14 @@
-"""Models of Gymnasium's MuJoCo tasks, from the installed package, and what they share."""
+"""Models of Gymnasium's MuJoCo tasks, from the installed package, and what they share.
+
+A task is one file, to be read beside Gymnasium's own of that name: tasks repeat each other where
+Gymnasium's do, and the signatures of the contract.
+"""
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, reduce
+from operator import add
 from pathlib import Path
+from typing import Protocol
 
 import gymnasium.envs.mujoco
 import jax
@@ -12,7 +18,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from envs.task import Start, TaskSpec, packaged
-from rl.types import Array, Key
+from rl.types import Array, Key, Metrics
 
 ASSETS = Path(gymnasium.envs.mujoco.__file__).parent / "assets"
 
@@ -27,17 +33,33 @@ def load(xml_file: str) -> mujoco.MjModel:
     return mujoco.MjModel.from_xml_path(str(path)) if own else packaged(path)
 
 
-@cache
+class Named(Protocol):
+    """What the tasks have in common; the keywords of Gymnasium's constructors are their fields."""
+
+    @property
+    def xml_file(self) -> str: ...
+    @property
+    def frame_skip(self) -> int: ...
+    @property
+    def rescale(self) -> bool: ...
+
+
 def spec(
-    xml_file: str,
-    frame_skip: int,
-    *,
-    fields: tuple[str, ...],
-    precise: tuple[str, ...] = (),
-    horizon: int = 1000,
-    rescale: bool = True,
+    task: Named, fields: tuple[str, ...], precise: tuple[str, ...] = (), horizon: int = 1000
 ) -> TaskSpec:
     """A Gymnasium task's spec: raw fields, observed one substep late as Gymnasium does."""
+    return _spec(task.xml_file, task.frame_skip, (*fields, "ctrl"), precise, horizon, task.rescale)
+
+
+@cache
+def _spec(
+    xml_file: str,
+    frame_skip: int,
+    fields: tuple[str, ...],
+    precise: tuple[str, ...],
+    horizon: int,
+    rescale: bool,
+) -> TaskSpec:
     model = load(xml_file)
     low, high = model.actuator_ctrlrange.T.tolist()
     return TaskSpec(
@@ -47,7 +69,7 @@ def spec(
         substeps=frame_skip,
         control_dt=frame_skip * model.opt.timestep,
         horizon=horizon,
-        fields=(*fields, "ctrl"),
+        fields=fields,
         precise=precise,
         rescale=rescale,
         derived="lagged",
@@ -77,3 +99,8 @@ def start(
 def within(x: Array, bounds: tuple[float, float]) -> Array:
     """Elementwise low < x < high."""
     return (bounds[0] < x) & (x < bounds[1])
+
+
+def total(**terms: Array) -> tuple[Array, Metrics]:
+    """A reward that is the sum of `terms`, and each of them as Gymnasium tells it."""
+    return reduce(add, terms.values()), {f"reward_{n}": x for n, x in terms.items()}

@@ -24,10 +24,7 @@ class Pusher(Task):
 
     @property
     def spec(self) -> TaskSpec:
-        return models.spec(
-            self.xml_file, self.frame_skip, fields=("qpos", "qvel", "xpos"), horizon=100,
-            rescale=self.rescale,
-        )  # fmt: skip
+        return models.spec(self, ("qpos", "qvel", "xpos"), horizon=100)
 
     def model(self) -> mujoco.MjModel:
         return models.load(self.xml_file)
@@ -56,8 +53,7 @@ class Pusher(Task):
         near = -self.reward_near_weight * jnp.linalg.norm(thing - self.place(after, "tips_arm"))
         dist = -self.reward_dist_weight * jnp.linalg.norm(thing - self.place(after, "goal"))
         ctrl = -self.reward_control_weight * jnp.square(after["ctrl"]).sum()
-        metrics = {"reward_near": near, "reward_dist": dist, "reward_ctrl": ctrl}
-        return near + dist + ctrl, metrics
+        return models.total(near=near, dist=dist, ctrl=ctrl)
 
     def place(self, readings: Readings, body: str) -> Array:
         """Position of a body [3], m."""

@@ -21,10 +21,7 @@ class Reacher(Task):
 
     @property
     def spec(self) -> TaskSpec:
-        return models.spec(
-            self.xml_file, self.frame_skip, fields=("qpos", "qvel", "xpos"), horizon=50,
-            rescale=self.rescale,
-        )  # fmt: skip
+        return models.spec(self, ("qpos", "qvel", "xpos"), horizon=50)
 
     def model(self) -> mujoco.MjModel:
         return models.load(self.xml_file)
@@ -50,7 +47,7 @@ class Reacher(Task):
     ) -> tuple[Array, Metrics]:
         dist = -self.reward_dist_weight * jnp.linalg.norm(self.error(after))
         ctrl = -self.reward_control_weight * jnp.square(after["ctrl"]).sum()
-        return dist + ctrl, {"reward_dist": dist, "reward_ctrl": ctrl}
+        return models.total(dist=dist, ctrl=ctrl)
 
     def error(self, readings: Readings) -> Array:
         """From the target to the fingertip [3], m."""

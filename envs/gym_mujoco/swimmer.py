@@ -22,10 +22,7 @@ class Swimmer(Task):
 
     @property
     def spec(self) -> TaskSpec:
-        return models.spec(
-            self.xml_file, self.frame_skip, fields=("qpos", "qvel"), precise=("qpos",),
-            rescale=self.rescale,
-        )  # fmt: skip
+        return models.spec(self, ("qpos", "qvel"), precise=("qpos",))
 
     def model(self) -> mujoco.MjModel:
         return models.load(self.xml_file)
@@ -43,4 +40,4 @@ class Swimmer(Task):
         velocity = displacement(before, after, "qpos")[0] / self.spec.control_dt
         forward = self.forward_reward_weight * velocity
         ctrl = -self.ctrl_cost_weight * jnp.square(after["ctrl"]).sum()
-        return forward + ctrl, {"reward_forward": forward, "reward_ctrl": ctrl}
+        return models.total(forward=forward, ctrl=ctrl)

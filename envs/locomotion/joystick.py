@@ -32,18 +32,13 @@ from envs.locomotion.legged import (
     within,
 )  # fmt: skip
 from envs.locomotion.push import Push, Pushes
+from envs.locomotion.sim_to_real import PLAYGROUND
 from envs.locomotion.terrain import FIELD, Plane, Steps
 from envs.locomotion.walking import Gait, Weights, standing, terms, tracking
 from envs.randomise import Ranges
 from envs.task import ParamsByField, Readings, Start, Task, TaskSpec
 from rl.mirror import SAME, VECTOR, Mirror, joined
 from rl.types import Array, Key, Metrics, Obs
-
-# Playground's: the ground's friction from 0.4 to 1.0, and so on.
-RANGES = Ranges(
-    friction=(0.4 / 0.6, 1.0 / 0.6), frictionloss=(0.9, 1.1), armature=(1.0, 1.05),
-    mass=(0.9, 1.1), payload=(-1.0, 1.0), com=(-0.05, 0.05), encoder=(-0.05, 0.05),
-)  # fmt: skip
 
 
 class Episode(NamedTuple):
@@ -72,7 +67,7 @@ class Joystick(Task):
     timestep: float = 0.004  # s, of physics
     noise: float = 1.0  # of the readings, x Playground's
     randomised: float = 0.0  # share of `ranges` to draw from
-    ranges: Ranges = RANGES
+    ranges: Ranges = PLAYGROUND
     pushes: Pushes = Pushes()
     reading_delay: Delay = (0, 0)  # control steps, drawn per episode
     target_delay: Delay = (0, 0)
@@ -213,14 +208,17 @@ class Joystick(Task):
     def reward(
         self, before: Readings, after: Readings, action: Array, command: Array, episode: Episode
     ) -> tuple[Array, Metrics]:
-        change, fell = within(action) - episode.action, self.terminated(after, episode)
-        parts = terms(self.legged, after, change, command, episode.gait, fell)
-        weights = asdict(self.weights)
+        parts, weights = self.terms(after, action, command, episode), asdict(self.weights)
         total = sum(weights[name] * x for name, x in parts.items())
         off = (command - jnp.append(after["velocity"][:2], after["gyro"][2])) ** 2
         # Squares, (m/s)^2 and (rad/s)^2: their means have roots to report.
         metrics = parts | {"velocity_error2": off[:2].sum(), "turn_error2": off[2]}
         return jnp.clip(total * CONTROL_DT, 0, 1e4), metrics
+
+    def terms(self, raw: Readings, action: Array, command: Array, episode: Episode) -> Metrics:
+        """Each term of the reward [], before the weight of its name; other tasks may have more."""
+        change, fell = within(action) - episode.action, self.terminated(raw, episode)
+        return terms(self.legged, raw, change, command, episode.gait, fell)
 
     def terminated(self, raw: Readings, episode: Episode) -> Array:
         return raw["upright"][2] < 0

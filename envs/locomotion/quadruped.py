@@ -143,6 +143,9 @@ def add_sensors(spec: mujoco.MjSpec) -> None:
         of = {"objtype": objects.mjOBJ_JOINT, "objname": joint}
         spec.add_sensor(name=angle, type=kinds.mjSENS_JOINTPOS, **of)
         spec.add_sensor(name=speed, type=kinds.mjSENS_JOINTVEL, **of)
+    # Of the IMU, which is not in the trunk's middle.  In its own frame: gyro, accelerometer and
+    # velocity.  In the world's: orientation (w x y z), position, linvel, angvel, and upright, where
+    # its z axis points.
     of = {"objtype": objects.mjOBJ_SITE, "objname": "imu"}
     for name, kind in {
         "gyro": kinds.mjSENS_GYRO, "accelerometer": kinds.mjSENS_ACCELEROMETER,

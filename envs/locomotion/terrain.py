@@ -98,7 +98,7 @@ Terrain = Plane | Steps
 
 
 def _met(bits: int, friction: float) -> dict[str, object]:
-    """What makes a geom ground."""
+    """What makes a geom ground: by its priority its friction, solref and solimp are a contact's."""
     return {
         "contype": bits, "conaffinity": 0, "priority": 1, "condim": 3,
         "friction": (friction, 0.005, 0.0001), "material": "ground",

@@ -76,7 +76,8 @@ class Native:
 
     def blank(self) -> Data:
         row = jnp.zeros((self.size, 2), jnp.uint32)
-        return Data(row, jnp.zeros(self.width), self.cameras.blank(), jnp.bool(False))
+        images = self.cameras.blank() if self.spec.cameras else {}
+        return Data(row, jnp.zeros(self.width), images, jnp.bool(False))
 
     def reset(
         self, data: Data, mask: Array, qpos: Array, qvel: Array, params: ParamsByField,
@@ -121,7 +122,8 @@ class Native:
         out = jax.ShapeDtypeStruct((self.width,), jnp.float32), jax.ShapeDtypeStruct((), jnp.bool)
         shapes = jax.ShapeDtypeStruct(row.shape, row.dtype), *out
         row, out, bad = jax.pure_callback(host, shapes, row, *args, vmap_method="broadcast_all")
-        return Data(row, out, self.cameras.render(row), bad)
+        images = self.cameras.render(row) if self.spec.cameras else {}
+        return Data(row, out, images, bad)
 
     # What runs on the host: numpy only, all worlds at once.
 
