@@ -58,6 +58,11 @@ def test_a_command_is_one_that_the_policy_was_trained_for(found: artefact.Artefa
             runner.constant(spec, (bad, 0.0, 0.0))
     blind = replace(spec, command=())
     assert runner.constant(blind, ())(0).shape == (0,)
+    far = replace(spec, command=(replace(spec.command[0], low=0.5),))
+    with pytest.raises(
+        ValueError, match=r"needs a --command or a --script: forward 0\.5 to 1\.5 m"
+    ):
+        runner.constant(far, ())
     with pytest.raises(ValueError, match="takes no command: leave --command out"):
         runner.constant(blind, (1.0,))
 
@@ -183,3 +188,28 @@ def test_who_asks_for_less_tilt_is_heard(
         limiter = Limiter(spec, Limits(max_tilt=asked))
         made = limiter.tick(1, rest, told, 0.0, np.zeros(3))
         assert made.damp == (limit < degrees <= 180)
+
+
+def test_what_a_policy_reads_and_writes_is_shown(
+    found: artefact.Artefact, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bridge.show(bridge.Show(PATH))
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
+    told = [row[0] for row in rows]
+    sensors, motors = found.spec.sensors, found.spec.actuators
+    assert told[: len(sensors)] == [sensor.name for sensor in sensors]
+    assert rows[told.index("orientation")] == ["orientation", "4", "w", "x", "y", "z", "world"]
+    assert ["forward", "-1.5", "to", "1.5", "m/s"] in rows
+    assert told[-len(motors) :] == [motor.name for motor in motors]
+    calf = "FR_calf -2.723 to -0.8378 rad -1.8 35 0.5 45.43 15.7 - -"
+    assert " ".join(rows[told.index("FR_calf")]) == calf
+
+
+def test_a_robot_that_its_policy_damped_says_so(found: artefact.Artefact) -> None:
+    robot = Robot(found, 500.0)
+    robot.reset(*robot.home())
+    robot.step(1)
+    assert not robot.facts()["damped"]
+    robot.damp()
+    robot.step(1)
+    assert robot.facts()["damped"]

@@ -43,7 +43,8 @@ def test_a_policy_that_is_damped_at_the_end_says_so() -> None:
     code, said = ended(run)
     assert code == 1
     assert "error: The robot was damped at the end: a tilt of" in said
-    assert "episodes 1 done" in ended(sim)[1]
+    code, said = ended(sim)
+    assert (code, "episodes 1 damped" in said) == (0, True), said
 
 
 def test_a_policy_is_told_that_its_robot_gave_it_up() -> None:

@@ -1,5 +1,6 @@
-"""A policy and a robot, each in its own process.
+"""A policy and a robot, each in its own process; and what a policy reads and writes.
 
+python -m rl.bridge show runs/ppo/artefact-0.zip
 python -m rl.bridge sim runs/ppo/artefact-0.zip
 python -m rl.bridge run runs/ppo/artefact-0.zip --command 0.5 0 0
 """
@@ -48,7 +49,14 @@ class Sim:
     log: Path | None = None  # an .npz of what happened, a row per control step
 
 
-Args = Run | Sim
+@dataclass(frozen=True)
+class Show:
+    """Say what a policy reads and writes: names, units, frames, limits, gains and rates."""
+
+    artefact: tyro.conf.Positional[Path]
+
+
+Args = Run | Sim | Show
 
 
 def run(args: Run) -> None:
@@ -64,13 +72,19 @@ def run(args: Run) -> None:
     runner = Runner(policy, link, operator, args.limits)
     runner.meet()
     print(f"running  {found.spec.name} with {args.runtime}", flush=True)
-    end, tally = runner.run(), runner.tally
+    try:
+        end = runner.run()
+    except KeyboardInterrupt:
+        end = "stopped"
+    tally = runner.tally
     p50, p99 = np.percentile(tally.took or [0.0], (50, 99)) * 1e3
     print(f"{end:8} {tally.ticks} ticks of {p50:.2f} ms (99%: {p99:.2f} ms)")
     if tally.late:
         print(f"late     {tally.late} ticks without a new state, which held the last targets")
     if tally.limited:
         print(f"limited  {tally.limited} ticks, at last for {tally.why}")
+    if end == "stopped":
+        sys.exit(130)
     if end == "lost":
         sys.exit("error: The robot fell silent.")
     if end == "given up":
@@ -110,6 +124,35 @@ def sim(args: Sim) -> None:
     print(f"episodes {told}")
     if ends[-1] == "lost":
         sys.exit("error: The policy fell silent; its robot was held, then damped.")
+
+
+def show(args: Show) -> None:
+    found = artefact.read(args.artefact)
+    spec, program = found.spec, found.program
+    runtimes = f"jax alone: {program}" if isinstance(program, str) else "jax or numpy"
+    print(f"{spec.name}: {1 / spec.control_dt:g} Hz, with {runtimes}")
+    print(f"remembers {sum(x.size for x in found.carry)} numbers from tick to tick")
+    if spec.max_tilt < 180:
+        print(f"is damped where it leans by more than {spec.max_tilt:g} degrees")
+    print("\nreads by name; a datagram has them in this order: numbers, unit, whose frame")
+    for sensor in spec.sensors:
+        print(f"  {sensor.name:22} {sensor.size:2} {sensor.unit:10} {sensor.frame}")
+    print("\nis asked for, with --command or in a line of --script, after the time from which, s:")
+    for channel in spec.command:
+        print(f"  {channel.name:22} {channel.low:g} to {channel.high:g} {channel.unit}")
+    print("" if spec.command else "  nothing\n")
+    print(
+        "writes targets, in this order; torque = kp (target - position) - kd velocity, to its most"
+    )
+    head = "", "target", "rest", "kp", "kd", "torque", "speed", "acceleration", "torque's rate"
+    rows: list[tuple[str, ...]] = [head]
+    for a in spec.actuators:
+        span = f"{a.low:.4g} to {a.high:.4g} {a.unit}"
+        each = (f"{x:.4g}" for x in (a.rest, a.kp, a.kd, a.torque, a.speed))
+        rows.append((a.name, span, *each, f"{a.acceleration or '-'}", f"{a.torque_rate or '-'}"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  " + "  ".join(map(str.ljust, row, widths)).rstrip())
 
 
 def _check_log(path: Path) -> None:
@@ -157,7 +200,13 @@ def main() -> None:
     args = tyro.cli(Args, prog="python -m rl.bridge")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        run(args) if isinstance(args, Run) else sim(args)
+        match args:
+            case Run():
+                run(args)
+            case Sim():
+                sim(args)
+            case Show():
+                show(args)
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:

@@ -25,8 +25,7 @@ class Limits:
     max_tilt: float = 180.0  # degrees, if the policy's task has no less
     damping: float = 2.0  # N m s/rad, of each motor that is damped
     speed: float = 1.0  # share of the joints' speeds that targets may move at
-    torque: float = 1.0  # times a motor's own, and its rate's, that a target may ask for; more, of
-    # those that cut it
+    torque: float = 1.0  # times a motor's own, and its rate's, that a target may ask for
     acceleration: float = 1.0  # times the joints' own
 
     def check(self) -> None:

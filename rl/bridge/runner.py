@@ -110,6 +110,9 @@ def constant(spec: Spec, numbers: tuple[float, ...]) -> Operator:
         names = " ".join(channel.name.replace(" ", "-") for channel in spec.command)
         raise ValueError(f"--command has {len(numbers)} numbers; it needs {names}.")
     value = np.array(numbers or (0.0,) * len(spec.command))
+    if not numbers and any(not channel.low <= 0 <= channel.high for channel in spec.command):
+        told = ", ".join(f"{c.name} {c.low:g} to {c.high:g} {c.unit}" for c in spec.command)
+        raise ValueError(f"{spec.name} needs a --command or a --script: {told}.")
     _check_range(spec, value, "--command")
     return lambda t: value
 

@@ -79,7 +79,8 @@ class Robot:
 
     def command(self, command: Command) -> None:
         """What the motors do from now on."""
-        self.asked, kp = command.asked, np.zeros_like(command.kp) if command.damp else command.kp
+        self.asked, self.damped = command.asked, command.damp
+        kp = np.zeros_like(command.kp) if command.damp else command.kp
         self.data.ctrl[self.servos] = command.targets
         self.model.actuator_gainprm[self.servos, 0] = kp
         self.model.actuator_biasprm[self.servos, 1] = -kp
@@ -113,7 +114,7 @@ class Robot:
         return {
             "qpos": data.qpos, "qvel": data.qvel, "targets": data.ctrl[self.servos],
             "torque": data.actuator_force[self.servos], "command": self.asked,
-            "contact": self.touch, "time": data.time,
+            "contact": self.touch, "time": data.time, "damped": self.damped,
         }  # fmt: skip
 
     def _contacts(self) -> np.ndarray:
@@ -175,7 +176,7 @@ class Simulator:
                 return "lost"
             if robot.fallen:
                 return "fell"
-        return "done"
+        return "damped" if robot.damped else "done"
 
     def _answer(self, until: float) -> Command | None:
         """The command for the state that was just sent, if it comes in time."""
