@@ -18,6 +18,7 @@ import numpy as np
 from rl import runs
 from rl.types import PyTree, Transition
 
+SCHEMA = 1
 EPISODE, FACTS, HASH = "episode/", "facts", "sha256"
 
 
@@ -50,7 +51,7 @@ def write(path: Path, dataset: Dataset) -> str:
         raise ValueError(f"{path} is there already: name another file with --out, or delete it.")
     path.parent.mkdir(parents=True, exist_ok=True)
     sha256, content = dataset.sha256, io.BytesIO()
-    facts = {FACTS: np.array(json.dumps(dataset.facts | {HASH: sha256}))}
+    facts = {FACTS: np.array(json.dumps({"schema": SCHEMA} | dataset.facts | {HASH: sha256}))}
     arrays: dict[str, Any] = dataset.steps | _prefixed(dataset.episodes) | facts
     np.savez(content, **arrays)
     runs.write(path, content.getvalue())
@@ -72,6 +73,8 @@ def read(path: Path) -> Dataset:
         raise ValueError(
             f"{path} is damaged, or no dataset: make it again with python -m experiments.make_data."
         ) from None
+    if facts.get("schema", 1) > SCHEMA:
+        raise ValueError(f"{path} was written by a newer version of this package.")
     cut = len(EPISODE)
     episodes = {n[cut:]: x for n, x in arrays.items() if n.startswith(EPISODE)}
     steps = {n: x for n, x in arrays.items() if not n.startswith(EPISODE)}
