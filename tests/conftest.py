@@ -6,6 +6,8 @@ import signal
 from hypothesis import settings
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # before anything imports jax
+# Tests compile for longer than they run.  At level 0 seeds alone are no longer those in company.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
 
 # A shell that runs the tests in the background ignores Ctrl-C for all it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)

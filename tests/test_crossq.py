@@ -12,8 +12,8 @@ import pytest
 from agents.crossq import CrossQ, State
 from rl.nets import renorm
 from rl.types import Transition
+from tests.learners import SEEN, A, B, close, window
 from tests.oracles import crossq, offpolicy
-from tests.test_heads import SEEN, A, B, close, window
 
 AGENT = CrossQ(hidden=(8,), critic_hidden=(16, 8), alpha=0.3, gamma=0.9)
 KEY = jax.random.key(5)

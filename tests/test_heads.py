@@ -2,38 +2,20 @@
 
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from agents.sac import SAC
 from rl import heads, returns
-from rl.types import Transition
+from tests.learners import HEADS, B, close, window
 from tests.oracles import heads as head_oracle
 from tests.oracles import offpolicy
-
-B, N_STEP, SEEN, A = 16, 3, 3, 2
-HEADS = {"mse": heads.MSE(), "hl-gauss": heads.HLGauss(-3, 4, 21), "c51": heads.C51(-3, 4, 21)}
-
-
-def close(ours: jax.Array, theirs: np.ndarray) -> bool:
-    return np.allclose(np.asarray(ours, np.float64), theirs, rtol=1e-5, atol=1e-5)
 
 
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
-
-
-def window(rng: np.random.Generator, count: int = B, length: int = N_STEP) -> Transition:
-    ends = rng.random((2, count, length)) < 0.2
-    arrays = Transition(
-        obs=rng.normal(size=(count, length, SEEN)), action=rng.uniform(-1, 1, (count, length, A)),
-        reward=rng.normal(size=(count, length)), terminated=ends[0], truncated=ends[1],
-        next_obs=rng.normal(size=(count, length, SEEN)),
-    )  # fmt: skip
-    return jax.tree.map(lambda x: jnp.asarray(x, bool if x.dtype == bool else "f4"), arrays)
 
 
 def test_a_window_returns_what_the_oracle_does(rng: np.random.Generator) -> None:

@@ -2,10 +2,16 @@
 
 import ast
 import re
+import sys
 from functools import cache
 from pathlib import Path
 
+import jax
 import pytest
+
+import envs
+from experiments import off_policy, ppo, sac
+from experiments.host import Course
 
 ROOT = Path(__file__).parent.parent
 MAY_IMPORT = {
@@ -20,7 +26,8 @@ MAX_FUNCTION_LINES = 50
 MAX_NESTED_DEFS = 2
 MAX_ARGUMENTS = 8
 MAX_POSITIONAL = 7  # the widest contract: physics.reset
-MAX_CLOSURE = 35  # 24, what a run needs to be recorded and resumed, and a robot to run its policy
+MAX_FILES_RUN = 24  # between the script and the gradient
+MAX_CLOSURE = 45  # and with what a run needs to be recorded, judged, resumed, filmed and exported
 # Where compiled programs begin: experiments, measurements and the edges of the host.
 MAY_JIT = (
     "experiments/", "benchmarks/", "envs/adapters/", "envs/render", "rl/artefact", "rl/export",
@@ -138,20 +145,15 @@ def modules_behind(name: str) -> list[Path]:
     return [p for p in found if p in OURS and p.read_text().strip()]
 
 
-OFFERS = {  # names of which a user takes one
-    "envs/__init__.py": (
-        "envs.gym_mujoco.",
-        "envs.dmc.",
-        "envs.locomotion.",
-        "envs.manipulation.",
-        "envs.adapters.",
-    ),
-    "experiments/play.py": ("agents.", "rl.heads"),
-}
+OFFERS = (  # names of which a user takes one
+    "envs.gym_mujoco.", "envs.dmc.", "envs.locomotion.", "envs.manipulation.", "envs.adapters.",
+    "envs.physics.mjx",
+)  # fmt: skip
+TAKEN = "envs.gym_mujoco.half_cheetah"
 
 
-def closure(start: Path, *followed: str) -> set[Path]:
-    """Files to open to follow `start`; of tasks and agents offered by name, only `followed`."""
+def closure(start: Path) -> set[Path]:
+    """Files to open to follow `start` on HalfCheetah: all that is imported, by whatever way."""
     seen, todo = set(), [start]
     while todo:
         path = todo.pop()
@@ -159,15 +161,52 @@ def closure(start: Path, *followed: str) -> set[Path]:
             continue
         seen.add(path)
         for name in imports(tree(path)):
-            offered = OFFERS.get(name_of(path), ("nothing",))
-            if not name.startswith(offered) or name in followed:
+            offered = name_of(path) == "envs/__init__.py" and name.startswith(OFFERS)
+            if not offered or name == TAKEN:
                 todo += modules_behind(name)
     return seen
 
 
+def run_through(course: Course) -> set[Path]:
+    """Our files of which something runs while a seed begins and learns for a phase."""
+    seen: set[str] = set()
+    sys.setprofile(lambda frame, event, _: seen.add(frame.f_code.co_filename))
+    try:
+        jax.eval_shape(lambda key: course.phase(course.begin(key)), jax.random.key(0))
+    finally:
+        sys.setprofile(None)
+    return {path for path in OURS if str(path) in seen}
+
+
 def test_few_files_lie_between_the_command_line_and_the_gradient() -> None:
-    start = ROOT / "experiments" / "ppo.py"
-    assert start.is_file()
-    files = closure(start, "envs.gym_mujoco.half_cheetah")
-    assert ROOT / "rl" / "train.py" in files
-    assert len(files) <= MAX_CLOSURE, " ".join(sorted(map(name_of, files)))
+    for script, course in (
+        (ppo, lambda args, env: ppo.course(args, env, None)),
+        (sac, lambda args, env: off_policy.course(args, env, (), {})),
+    ):
+        args, start = script.Args(), Path(script.__file__)
+        files = run_through(course(args, envs.simulate(args.env, "native"))) | {start}
+        assert ROOT / "rl" / "train.py" in files
+        assert len(files) <= MAX_FILES_RUN, " ".join(sorted(map(name_of, files)))
+        files = closure(start)
+        assert len(files) <= MAX_CLOSURE, " ".join(sorted(map(name_of, files)))
+
+
+def test_contributing_tells_these_budgets() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    rows = dict(re.findall(r"^\| ([^|]+?) \| ([^|]+?) \|$", page, re.M))
+    assert rows["file"] == f"{MAX_LINES} lines"
+    assert (
+        rows["function"] == f"{MAX_FUNCTION_LINES} lines, definitions nested {MAX_NESTED_DEFS} deep"
+    )
+    assert rows["arguments"] == f"{MAX_ARGUMENTS}, of which {MAX_POSITIONAL} positional"
+    files = {name: told for name, told in rows.items() if name.startswith("our files")}
+    assert [told.split()[0] for told in files.values()] == [str(MAX_FILES_RUN), str(MAX_CLOSURE)]
+
+
+def test_paths_that_contributing_names_are_there() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    named = re.findall(r"`((?:rl|envs|agents|experiments|benchmarks)/[\w/]+\.py): ([\w.]+)`", page)
+    assert len(named) > 20
+    for path, function in named:
+        known = {getattr(node, "name", "") for node in ast.walk(tree(ROOT / path))}
+        assert {*function.split(".")} <= known, f"{path}: {function}"

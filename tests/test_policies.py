@@ -23,7 +23,9 @@ def test_it_is_as_good_as_when_it_was_trained(name: str) -> None:
     assert max(path.stat().st_size for path in run.iterdir()) <= 1_000_000
     env, policy, params = play.load(run)
     told = np.mean(runs.read_manifest(run)["eval_returns"])
-    assert np.mean(play.judge(env, policy, params, 8)) > 0.8 * told
+    # How an episode ends hangs on rounding, and so on the processor: more of those that vary.
+    episodes = 64 if "rough" in name else 8
+    assert np.mean(play.judge(env, policy, params, episodes)) > 0.8 * told
 
 
 def test_damaged_parameters_are_refused(tmp_path: Path) -> None:

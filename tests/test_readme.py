@@ -15,6 +15,7 @@ from experiments import cli
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/OWED.md")]
 PAGES += [ROOT / "benchmarks/peers/README.md"]
+PAGES += [ROOT / "docs" / f"{name}.md" for name in ("interface", "broken", "robot")]
 BLOCKS = [
     (language, text)
     for page in PAGES
@@ -39,6 +40,8 @@ def test_a_command_is_one(command: str, monkeypatch: pytest.MonkeyPatch) -> None
     if program == "make":
         known = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M)
         assert words[0] in known
+    elif words[:2] == ["-m", "pytest"]:
+        assert all((ROOT / word).is_file() for word in words[2:])
     elif program == "python" and words[0] == "-m":
         name, words = words[1], words[2:]
         if name == "benchmarks":

@@ -12,8 +12,8 @@ from agents.sac import SAC
 from rl import norm, simba
 from rl.heads import C51
 from rl.types import Transition
+from tests.learners import SEEN, A, B, close, window
 from tests.oracles import crossq, networks
-from tests.test_heads import SEEN, A, B, close, window
 
 AGENT = SAC(
     nets="simbav2", hidden=(8,), critic_hidden=(16, 16), head=C51(-3, 4, 21), alpha=0.3, gamma=0.9,

@@ -10,28 +10,25 @@ import pytest
 
 from agents.td3 import TD3, State
 from rl.types import Transition
+from tests.learners import (
+    HEADS,
+    KEY,
+    SEEN,
+    A,
+    B,
+    close,
+    made,
+    values_of_a_fixed_reward,
+    window,
+)
 from tests.oracles import networks, offpolicy
-from tests.test_heads import HEADS, SEEN, A, B, close, window
 
 AGENT = TD3(hidden=(8,), critic_hidden=(8, 8), gamma=0.9, smoothing=0.4, smoothing_clip=0.3)
-KEY = jax.random.key(5)
 
 
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
-
-
-def made(agent: TD3, rng: np.random.Generator) -> State:
-    """A state whose parameters, targets among them, are all different."""
-    state = agent.init(jax.random.key(0), jnp.zeros(SEEN), jnp.zeros(A))
-    noisy = lambda tree: jax.tree.map(lambda x: x + 0.3 * rng.normal(size=x.shape), tree)  # noqa: E731
-    return state._replace(
-        actor=state.actor._replace(params=noisy(state.actor.params)),
-        critic=state.critic._replace(params=noisy(state.critic.params)),
-        target=noisy(state.target),
-        target_actor=noisy(state.target_actor),
-    )
 
 
 def outputs(dense: dict, x: np.ndarray, member: int | None = None) -> np.ndarray:
@@ -111,17 +108,7 @@ def test_q_converges_to_the_known_value(head: str, terminated: bool, q: float) -
         hidden=(16,), critic_hidden=(32,), head=HEADS[head], critic_lr=3e-3, gamma=0.5, tau=0.1,
         lr=0.0,
     )  # fmt: skip
-    flags = jnp.full((2, 32, 1), terminated)
-
-    def learn(state: State, key: jax.Array) -> tuple[State, None]:
-        action = jax.random.uniform(key, (2, 32, 1, 1), minval=-1, maxval=1)
-        obs = jnp.zeros((2, 32, 1, 1))
-        batch = Transition(obs, action, jnp.ones((2, 32, 1)), flags, flags & False, obs)
-        return agent.update(state, batch, key)[0], None
-
-    state = agent.init(jax.random.key(0), jnp.zeros(1), jnp.zeros(1))
-    state, _ = jax.jit(lambda s: jax.lax.scan(learn, s, jax.random.split(KEY, 600)))(state)
-    found = agent.head.value(agent.q(state.critic.params, jnp.zeros(1), jnp.zeros(1)))
+    found = values_of_a_fixed_reward(agent, terminated)
     assert np.allclose(found, q, atol=0.06)
 
 
