@@ -213,3 +213,7 @@ def test_a_robot_that_its_policy_damped_says_so(found: artefact.Artefact) -> Non
     robot.damp()
     robot.step(1)
     assert robot.facts()["damped"]
+
+
+def test_nothing_is_counted_before_a_run() -> None:
+    assert runner.Tally() == runner.Tally(ticks=0, limited=0, late=0, why="", took=[])

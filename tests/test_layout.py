@@ -112,6 +112,15 @@ def test_jit_stands_where_programs_begin_and_pmap_nowhere(path: Path) -> None:
     assert "jit" not in used or name_of(path).startswith(MAY_JIT)
 
 
+@each([path for path in OURS if name_of(path).startswith(("rl/", "envs/", "agents/"))])
+def test_descriptions_are_frozen(path: Path) -> None:
+    """What is not says so by being a plain @dataclass: a log, a tally."""
+    for node in ast.walk(tree(path)):
+        for mark in getattr(node, "decorator_list", ()):
+            if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "dataclass":
+                assert "frozen=True" in ast.unparse(mark), f"line {mark.lineno}"
+
+
 @each(OURS + TESTS)
 def test_a_file_and_its_functions_keep_the_budget(path: Path) -> None:
     lines = len(path.read_text(encoding="utf-8").splitlines())

@@ -59,6 +59,12 @@ def test_a_full_disk_loses_no_row_and_leaves_no_half_of_one(
     assert not list(log.out.glob("*.partial"))
 
 
+def test_a_bar_is_as_long_as_its_share(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with record.Record(tmp_path / "run", 40, **FACTS) as log:
+        log.log(10, row(1.0))
+    assert f"[{'#' * 6:24}]  25%  10 steps  return      1.5" in capsys.readouterr().out
+
+
 def test_a_full_disk_ends_a_run_that_is_to_stop(tmp_path: Path) -> None:
     with (
         pytest.raises(ValueError, match=r"could not write the policy-3.safetensors in .*run: File"),
