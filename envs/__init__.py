@@ -38,7 +38,7 @@ from envs.manipulation.peg_insertion import PegInsertion
 from envs.manipulation.pick_cube import PickCube
 from envs.manipulation.push_t import PushT
 from envs.manipulation.reach import Reach
-from envs.manipulation.small import NEARBY, SMALL_CUBE
+from envs.manipulation.so101_tasks import NEARBY, SMALL_CUBE
 from envs.manipulation.stack import Stack
 from envs.physics.native import Native
 from envs.simulation import Simulation

@@ -110,7 +110,7 @@ def _begun(args_type: Any, resume: Path) -> Any:
 
 
 def same_actions(whose: str, theirs: Simulation, env: Simulation) -> None:
-    """Raise ValueError where an action of theirs is none of the same size here."""
+    """Raise ValueError where the same action would move this robot otherwise than theirs."""
     then, now = (getattr(x.task, "action_scale", None) for x in (theirs, env))
     if then != now:
         raise ValueError(

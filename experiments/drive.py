@@ -51,8 +51,8 @@ class Args:
 class Driven(NamedTuple):
     """What came of a drive."""
 
-    well: bool  # the policy had it in hand to the end
-    film: Path  # to be
+    well: bool  # the policy was in control to the end
+    film: Path  # of the video, which is written later
     qpos: np.ndarray  # [T, nq]
     captions: list[str]  # [T]
     marks: render.Marks = ()  # [T], if any
@@ -65,6 +65,8 @@ def main(args: Args) -> None:
         raise ValueError(f"--seconds is {args.seconds:g}; it takes at least a step, at most a day.")
     if args.script:  # whose faults are better told before it drives, as those of meshes are
         runner.script(found.spec, args.script)
+    if args.video and args.meshes:
+        play.looks(envs.make_task(found.spec.name), args.meshes)
     out = args.out or path.parent
     arm = drive_arm.arm_of(args.run, found.spec.name)
     try:
@@ -72,11 +74,11 @@ def main(args: Args) -> None:
         if not os.access(out, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         to = out / free(out)
-        made = handled(args, path, found, to, arm) if arm else walked(args, path, found, to)
     except OSError as error:
         raise ValueError(
             f"{out} cannot be written to: {error.strerror}. Name another folder with --out."
         ) from None
+    made = handled(args, path, found, to, arm) if arm else walked(args, path, found, to)
     if args.video:
         filmed(args, found, made)
     if not made.well:
@@ -95,8 +97,9 @@ def walked(args: Args, path: Path, found: Artefact, to: Path) -> Driven:
         each = zip(off, drive_walker.CHANNELS, strict=True)
         told = (f"{x:.2f} {unit} {name}" for x, (name, unit) in each)
         print(f"off by   {', '.join(told)}")
-    if (short := args.seconds - len(achieved) * found.spec.control_dt) > 1e-6:
-        print(f"fell     {short:.1f} s before the end")
+    dt = found.spec.control_dt
+    if (short := round(args.seconds / dt) - len(achieved)) > 0:
+        print(f"fell     {short * dt:.1f} s before the end")
     captions = [
         drive_walker.caption(found, *row) for row in zip(log["command"], achieved, strict=True)
     ]
@@ -168,21 +171,22 @@ def together(path: Path, script: Path, log: Path, args: Args, *more: str) -> boo
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
     bridge = [sys.executable, "-m", "rl.bridge"]
-    robot = subprocess.Popen([
-        *bridge, "sim", str(path), "--address", address, "--pace", args.pace,
-        "--seconds", str(args.seconds), "--log", str(log), "--wait", str(WAIT), *more,
-    ])  # fmt: skip
-    policy = subprocess.Popen([
-        *bridge, "run", str(path), "--robot", address, "--script", str(script),
-        "--runtime", args.runtime,
-    ])  # fmt: skip
+    begun: list[subprocess.Popen[bytes]] = []
     try:
+        begun.append(robot := subprocess.Popen([
+            *bridge, "sim", str(path), "--address", address, "--pace", args.pace,
+            "--seconds", str(args.seconds), "--log", str(log), "--wait", str(WAIT), *more,
+        ]))  # fmt: skip
+        begun.append(policy := subprocess.Popen([
+            *bridge, "run", str(path), "--robot", address, "--script", str(script),
+            "--runtime", args.runtime,
+        ]))  # fmt: skip
         code = policy.wait()
         well = robot.wait(WAIT) == 0  # it gives up a lost policy sooner
     except subprocess.TimeoutExpired:  # but not one that never came
         code, well = 1, False
     finally:
-        for process in (robot, policy):
+        for process in begun:
             process.kill()
             process.wait()
     if not well:

@@ -1,7 +1,7 @@
 """Episodes of an arm's task through the bridge: what is asked of it, and what came of it.
 
 `experiments.drive` does a walker's tour; an arm instead begins episode after episode, its things
-and goals drawn as they are when a policy is judged.
+and goals drawn from where they are when a policy is judged, though not the same ones.
 """
 
 from pathlib import Path
@@ -40,7 +40,8 @@ def arm_of(run: Path, name: str) -> Simulation | None:
     """The simulation of a run, or of an artefact's task, if it is an arm's."""
     if name not in envs.names() or not hasattr(envs.make_task(name), "table"):
         return None
-    env = envs.make(name) if run.is_file() else play.load(run)[0]
+    home = run if run.is_dir() else run.parent
+    env = play.load(home)[0] if (home / "manifest.json").exists() else envs.make(name)
     return env if isinstance(getattr(env.task, "table", None), Tabletop) else None
 
 

@@ -139,7 +139,7 @@ def learn(args: Args, env: Simulation, course: Course, log: record.Record) -> No
             log.spent("train")
             if done * args.evals // phases > (done - 1) * args.evals // phases:
                 found = jax.device_get(judge(run.learner))
-                log.evaluated(step, *play.told(found), metrics=found.metrics)
+                log.evaluated(step, *play.outcomes(found), metrics=found.metrics)
                 log.spent("evaluate")
             if saver.due or stop.asked or done == phases:
                 saver.save(step, run)

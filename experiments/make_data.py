@@ -27,12 +27,13 @@ from rl import manifest, rollout
 from rl.data import dataset
 from rl.data.dataset import Dataset
 from rl.policy import Policy, uniform
-from rl.types import Transition
+from rl.types import Key, Transition
 
 WORLDS = 64  # episodes at a time
 TRIES = 20  # episodes for each that is of use, at most
 FIRST = 16 * TRIES  # episodes that may all be of no use
 JUDGED = 200  # episodes that say what data are worth
+FAILURES = 2**31  # no number of a batch: those that fail begin elsewhere
 
 
 @dataclass(frozen=True)
@@ -50,14 +51,15 @@ class Args:
 
 def main(args: Args) -> None:
     out = args.out or Path("data") / f"{args.env_name}.npz"
+    cli.use_threads(args.threads)  # before an expert is asked, which touches JAX
     check(args, out)
-    cli.use_threads(args.threads)
     env = envs.simulate(args.env, "native", threads=args.threads)
     clumsy = replace(args.expert, mistake=max(args.fumble, args.expert.mistake))
     failures = round(args.failures * args.episodes)
     print(f"making   {args.episodes} episodes, and {2 * JUDGED} to judge them by", flush=True)
-    good = gathered(env, args.expert, args.seed, args.episodes - failures, True)
-    bad = gathered(env, clumsy, args.seed + 1, failures, False)
+    key = jax.random.key(args.seed)
+    good = gathered(env, args.expert, key, args.episodes - failures, True)
+    bad = gathered(env, clumsy, jax.random.fold_in(key, FAILURES), failures, False)
     episodes = good + bad
     order = np.random.default_rng(args.seed).permutation(len(episodes))
     made = joined([episodes[i] for i in order], about(args, env))
@@ -76,9 +78,9 @@ def check(args: Args, out: Path) -> None:
     """Refuse what cannot be done, before anything is made."""
     if not hasattr(args.env, "plan"):
         able = ", ".join(name for name in envs.names() if hasattr(envs.make_task(name), "plan"))
-        raise ValueError(f"Nobody is expert at {args.env_name}; there are experts at {able}.")
+        raise ValueError(f"There is no expert for {args.env_name}; there are for {able}.")
     cli.at_least(1, args, "episodes")
-    cli.at_least(0, args, "threads", "seed")
+    cli.at_least(0, args, "seed")
     if not 0 <= args.failures <= 1:
         raise ValueError(f"--failures is {args.failures}; it takes a share in [0, 1].")
     if not 0 < args.fumble < 1:
@@ -97,8 +99,8 @@ def check(args: Args, out: Path) -> None:
         ) from None
 
 
-def gathered(env: Simulation, expert: Expert, seed: int, count: int, good: bool) -> list[Any]:
-    """The first `count` episodes that succeed, or that fail, of those that `seed` begins."""
+def gathered(env: Simulation, expert: Expert, key: Key, count: int, good: bool) -> list[Any]:
+    """The first `count` episodes that succeed, or that fail, of those that `key` begins."""
     found: list[Any] = []
     policy, revealed = expert.policy(cast(Any, env.task)), Revealed(env)
 
@@ -129,7 +131,7 @@ def gathered(env: Simulation, expert: Expert, seed: int, count: int, good: bool)
                 f"and {count} are wanted: ask for "
                 + ("less noise or more speed." if good else "more --fumble or fewer --failures.")
             )
-        batch_key = jax.random.fold_in(jax.random.key(seed), tried // WORLDS)
+        batch_key = jax.random.fold_in(key, tried // WORLDS)
         seen, success = jax.device_get(some(batch_key))
         found += [x for x in apart(seen, success) if x[1]["success"] == good]
         tried += WORLDS
@@ -159,7 +161,7 @@ def joined(episodes: list[Any], facts: dict[str, Any]) -> Dataset:
 
 
 def about(args: Args, env: Simulation) -> dict[str, Any]:
-    """Where data come from, and what its expert, no noise added, and random actions come to."""
+    """Where data come from, and the scores of their expert without noise and of random actions."""
     random = uniform(env.action_dim)
     best = replace(args.expert, noise=0.0, mistake=0.0).policy(args.env)
     scores = {who: score(env, policy) for who, policy in (("random", random), ("expert", best))}

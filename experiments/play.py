@@ -143,7 +143,7 @@ def judged(env: Env, policy: Policy, params: Params, episodes: int) -> rollout.E
     return rollout.evaluate(env, policy, params, jax.random.key(EVAL_SEED), episodes)
 
 
-def told(episodes: rollout.Episodes) -> tuple[Any, Any, Any]:
+def outcomes(episodes: rollout.Episodes) -> tuple[Any, Any, Any]:
     """Returns, lengths, and whether each had done its task in the end, if that can be."""
     return episodes.returns, episodes.lengths, episodes.final.get("success")
 
@@ -160,12 +160,12 @@ def verdict(
 
     One after the other, and not side by side: whoever is judged alone has the same returns.
     """
-    judging = jax.jit(lambda one: told(judged(env, policy, one, episodes)))
+    judging = jax.jit(lambda one: outcomes(judged(env, policy, one, episodes)))
     returns, _, done = zip(*[jax.device_get(judging(one)) for one in params], strict=True)
     return np.stack(returns), None if done[0] is None else np.stack(done)
 
 
-def shown(returns: np.ndarray, successes: np.ndarray | None) -> None:
+def report(returns: np.ndarray, successes: np.ndarray | None) -> None:
     """Say how good a run's policies are."""
     print(f"eval_return: {np.mean(returns):.1f}")
     if successes is not None:
@@ -205,7 +205,7 @@ def conclude(log: record.Record, episodes: int, video: bool) -> None:
     print(f"play it  python -m experiments.play {run}")
     if any(run.glob("artefact-*.zip")):
         print(f"drive it python -m experiments.drive {run}")
-    shown(returns, successes)
+    report(returns, successes)
 
 
 def main(args: Args) -> None:
@@ -219,7 +219,7 @@ def main(args: Args) -> None:
     if len(params) > 1:
         means = zip(facts["seeds"], np.mean(returns, 1), strict=True)
         print("seeds    " + ", ".join(f"{s}: {r:.1f}" for s, r in means))
-    shown(returns, successes)
+    report(returns, successes)
     if args.viewer:
         found = episode(env, policy, params[0], jax.random.key(0))
         marks = [env.task.marks(row) for row in found.commands]

@@ -17,7 +17,7 @@ Demos = tuple[Buffer, ...]  # one replay, or none
 
 
 def world(env: Simulation, args: Any) -> Env:
-    """`env`, with what asking in hindsight needs; ValueError where a task knows none."""
+    """`env`, revealed if hindsight needs it; ValueError where its task's command is no goal."""
     if not 0 <= args.hindsight <= 1:
         raise ValueError(f"--hindsight is {args.hindsight}; it takes a share in [0, 1].")
     if args.demos and args.batch_size % 2:
@@ -41,8 +41,8 @@ def demonstrations(env: Simulation, args: Any) -> tuple[Demos, dict[str, str]]:
     if made != asked:
         what = manifest.difference("its task", made, asked)
         raise ValueError(
-            f"{path} was made of another task: {what}. python -m experiments.make_data makes one "
-            "of this."
+            f"{path} was made of another task: {what}. Make one of this task with python -m "
+            "experiments.make_data."
         )
     if told.get("demos_sha256", found.sha256) != found.sha256:
         raise ValueError(

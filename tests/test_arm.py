@@ -129,7 +129,7 @@ def test_linear_equations_are_solved() -> None:
 def test_a_tool_follows_a_way_to_where_it_is_asked() -> None:
     """By small steps, as `control` takes them, and within the limits all the way."""
     rng, rest = np.random.default_rng(1), jnp.asarray(PANDA.home[:7], jnp.float32)
-    ones, (low, high) = np.ones(6, np.float32), PANDA.limits[:7].T
+    low, high = PANDA.limits[:7].T
     first = kinematics.forward(PANDA, rest)
     yaw_0 = kinematics.yaw_of(first.turn)
 
@@ -137,7 +137,7 @@ def test_a_tool_follows_a_way_to_where_it_is_asked() -> None:
     def follow(at: Array, yaw: Array) -> Array:
         def step(q: Array, share: Array) -> tuple[Array, Array]:
             turn = kinematics.downward(yaw_0 + share * (yaw - yaw_0))
-            q = kinematics.toward(PANDA, q, first.at + share * (at - first.at), turn, rest, ones)
+            q = kinematics.nearer(PANDA, q, first.at + share * (at - first.at), turn, rest)
             return q, q
 
         return jax.lax.scan(step, rest, jnp.minimum(jnp.arange(1, 121) / 100, 1))[1]
@@ -149,7 +149,7 @@ def test_a_tool_follows_a_way_to_where_it_is_asked() -> None:
         found = kinematics.forward(PANDA, q[-1])
         np.testing.assert_allclose(found.at, at, atol=5e-4)
         np.testing.assert_allclose(found.turn, kinematics.downward(jnp.float32(yaw)), atol=2e-3)
-        same, off = inverse(PANDA, at, yaw, ones)  # by MuJoCo's jacobians, in float64
+        same, off = inverse(PANDA, at, yaw)  # by MuJoCo's jacobians, in float64
         assert off < 1e-4
         np.testing.assert_allclose(kinematics.forward(PANDA, jnp.asarray(same)).at, at, atol=1e-4)
 

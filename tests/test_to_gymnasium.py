@@ -1,6 +1,7 @@
 """Ours as Gymnasium's users know theirs: its checkers, and its own vector environments."""
 
 import warnings
+from dataclasses import dataclass
 from functools import cache
 
 import gymnasium
@@ -15,6 +16,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import envs
 from envs.adapters.to_gymnasium import to_gymnasium
+from envs.gym_mujoco.inverted_pendulum import InvertedPendulum
 from envs.repeat import Repeat
 
 WORLDS = 3
@@ -49,6 +51,12 @@ def test_seeds_differ_and_unseeded_resets_go_on_from_the_seed():
     assert not np.allclose(starts[0], starts[3])
     assert not np.allclose(starts[1], starts[2])
     np.testing.assert_array_equal(starts[:3], starts[4:])
+
+
+@pytest.mark.parametrize("name", envs.names())
+def test_every_task_takes_the_actions_that_its_space_has(name):
+    env = to_gymnasium(envs.make(name))
+    assert env.action_space == spaces.Box(-1, 1, (env.env.action_dim,), np.float32)
 
 
 @pytest.mark.parametrize("name", ["Humanoid-v5", "InvertedPendulum-v5", "Reacher-v5"])
@@ -125,6 +133,30 @@ def test_vector_equals_gymnasiums_own_over_single_ones(mode, seed):
             again = [e.reset(options={"reset_mask": done.copy()}) for e in (vector, theirs)]
             assert data_equivalence(again[0], again[1])
     assert ended.min() >= 3, "too few episodes ended, or all in one way: nothing was tested"
+
+
+@dataclass(frozen=True)
+class Falls(InvertedPendulum):
+    """Its context counts episodes that ended in a fall, and others."""
+
+    def context(self):
+        return np.zeros(2, int)
+
+    def curriculum(self, key, context, episode, terminated):
+        return context + jax.numpy.stack([terminated, ~terminated])
+
+
+def test_a_curriculum_hears_how_a_worlds_episodes_ended():
+    env = envs.simulate(Falls(), max_episode_steps=8)
+    vector = envs.to_gymnasium_vector(env, WORLDS, "SameStep")
+    vector.reset(seed=0)
+    ended = np.zeros((WORLDS, 2), int)
+    vector.action_space.seed(0)
+    for _ in range(40):
+        _, _, terminated, truncated, _ = vector.step(vector.action_space.sample())
+        ended += np.stack([terminated, truncated & ~terminated], 1)
+    np.testing.assert_array_equal(vector.state.context, ended)
+    assert ended.sum(0).min() >= 3
 
 
 def test_unseeded_vectors_differ_and_a_seed_for_some_leaves_the_rest():

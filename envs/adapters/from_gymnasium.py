@@ -51,12 +51,12 @@ def from_gymnasium(
         raise ValueError(f"from_gymnasium takes environments with Box actions; this has {box}.")
     if rescale and not box.is_bounded():
         raise ValueError(f"Actions in {box} have no bounds to rescale to: pass rescale=False.")
-    horizon = horizon or (env.spec.max_episode_steps if env.spec else None)
     if horizon is None:
-        raise ValueError("This environment does not say how long an episode is: pass horizon=.")
-    return FromGymnasium(
-        host, horizon, control_dt or _control_dt(env), rescale, box.low.ravel(), box.high.ravel()
-    )
+        horizon = env.spec.max_episode_steps if env.spec else None
+    if horizon is None or horizon < 1:
+        raise ValueError(f"An episode of {horizon} steps is none: pass horizon= of at least 1.")
+    control_dt = _control_dt(env) if control_dt is None else control_dt
+    return FromGymnasium(host, horizon, control_dt, rescale, box.low.ravel(), box.high.ravel())
 
 
 @dataclass(frozen=True, eq=False)

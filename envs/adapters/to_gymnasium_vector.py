@@ -1,7 +1,8 @@
 """Ours as `gymnasium.vector.VectorEnv`: worlds stepped together, in all three autoreset modes.
 
 Each world draws the keys of its episodes from its own numpy generator, as a single one does,
-so N worlds equal N environments of `to_gymnasium` with the same seeds.
+so N worlds equal N environments of `to_gymnasium` with the same seeds; but a task's curriculum
+goes on here from a world's episode to its next, where a single environment has none.
 """
 
 from collections.abc import Sequence
@@ -178,7 +179,8 @@ def _step(env: Env, state: State, actions: Array) -> State:
 def _restart(env: Env, state: State, mask: Array, words: Array) -> State:
     """Where `mask`, the episode that a reset with the key of `words` would begin."""
     key = jnp.where(mask, jax.vmap(single.key_of)(words), state.key)
-    ended = state._replace(key=key, terminated=mask, truncated=jnp.zeros_like(mask))
+    failed = mask & state.terminated  # which a curriculum hears of
+    ended = state._replace(key=key, terminated=failed, truncated=mask & ~failed)
     return jax.vmap(env.restart)(ended)._replace(
         terminated=state.terminated & ~mask, truncated=state.truncated & ~mask
     )

@@ -119,7 +119,6 @@ class Legged:
             "command": command,
             "speeds": tuple(motor.speed for _ in LEGS for motor in self.robot.motors),
             "max_tilt": 60.0,
-            "rescale": False,
         }
         return TaskSpec(**(facts | other))
 

@@ -165,7 +165,7 @@ class Arm:
         for i, part in enumerate(link.shape, 1):
             geom = body.add_geom(name=f"{link.name}_{i}", contype=ROBOT, conaffinity=THING, mass=0)
             form(geom, part)
-            touch(geom, link.surface)
+            set_surface(geom, link.surface)
         return body
 
     def _add_sensors(self, spec: mujoco.MjSpec) -> None:
@@ -184,7 +184,7 @@ def add_pose_sensors(spec: mujoco.MjSpec, name: str, kind: mujoco.mjtObj) -> Non
     spec.add_sensor(name=f"{name}_quat", type=mujoco.mjtSensor.mjSENS_FRAMEQUAT, **of)
 
 
-def touch(geom: mujoco.MjsGeom, surface: Surface) -> None:
+def set_surface(geom: mujoco.MjsGeom, surface: Surface) -> None:
     """Give `geom` a surface."""
     geom.friction, geom.condim, geom.priority = surface.friction, surface.condim, surface.priority
     geom.solref, geom.solimp[:3] = surface.solref, surface.solimp
@@ -196,6 +196,6 @@ def quat_of(*wxyz: float) -> Quat:
     return (float(w), float(x), float(y), float(z))
 
 
-def names(joints: Sequence[str], what: Literal["pos", "vel"]) -> tuple[str, ...]:
+def sensor_names(joints: Sequence[str], what: Literal["pos", "vel"]) -> tuple[str, ...]:
     """Of the joints' sensors."""
     return tuple(f"{joint}_{what}" for joint in joints)

@@ -41,15 +41,14 @@ class Carry(NamedTuple):
     since: Array  # [] int32, control steps that it has been there
     way: Array  # [] int32; -1: not chosen yet
     mistake: Array  # [3] m, by which it is wrong about where things are
-    begun: Array  # [] bool
     kept: Array  # [] int32, what its plan wanted to be told; -1: nothing yet
 
 
 @dataclass(frozen=True)
 class Expert:
-    """How it goes about it."""
+    """How fast, shakily and mistakenly an expert acts."""
 
-    way: int = -1  # of the task's, by number (99 lists them); -1: another in each episode
+    way: int = -1  # index into the task's ways (99 lists them); -1: drawn anew in each episode
     speed: float = 1.0  # share of the most that an action may move
     noise: float = 0.0  # std of what is added to each action
     mistake: float = 0.0  # m, std of how wrong it is about where things are, in an episode
@@ -74,20 +73,18 @@ class Expert:
             way_key, miss_key, noise_key = jax.random.split(key, 3)
             way = jax.random.randint(way_key, (), 0, count) if self.way < 0 else self.way
             miss = self.mistake * jax.random.normal(miss_key, (3,)) * jnp.array([1.0, 1.0, 0.0])
+            begun = carry.way >= 0
             carry = carry._replace(
-                way=jnp.where(carry.begun, carry.way, way),
-                mistake=jnp.where(carry.begun, carry.mistake, miss),
-                begun=jnp.bool(True),
+                way=jnp.where(begun, carry.way, way),
+                mistake=jnp.where(begun, carry.mistake, miss),
             )
             action, carry = self.act(task, obs[WORLD], carry)
             action = action + self.noise * jax.random.normal(noise_key, action.shape)
             return jnp.clip(action, -1, 1), carry, carry.way
 
         zero = jnp.int32(0)
-        return Policy(
-            lambda params: Carry(zero, zero, zero - 1, jnp.zeros(3), jnp.bool(False), zero - 1),
-            step,
-        )
+        fresh = Carry(zero, zero, way=zero - 1, mistake=jnp.zeros(3), kept=zero - 1)
+        return Policy(lambda params: fresh, step)
 
     def act(self, task: Planned, world: World, carry: Carry) -> tuple[Array, Carry]:
         """An action of its stage, and the stage after it."""

@@ -13,13 +13,9 @@ FAR = 0.01  # m off, and rad: out of reach
 STEPS, DAMPING, GAIN = 200, 1e-4, 0.5  # of damped least squares
 
 
-def inverse(
-    arm: Arm, at: Sequence[float] | np.ndarray, yaw: float, weight: np.ndarray
-) -> tuple[np.ndarray, float]:
-    """Joint angles for a tool that points down `at` a place [3], and how far off that is, m.
-
-    `weight` [6] is what position and orientation count, of which the second is in rad.
-    """
+def inverse(arm: Arm, at: Sequence[float] | np.ndarray, yaw: float) -> tuple[np.ndarray, float]:
+    """Joint angles for a tool that points down `at` a place [3], and how far off that is, m and rad
+    together."""
     model, count = _alone(arm), len(arm.joints)
     data, q, (low, high) = mujoco.MjData(model), arm.home.copy(), arm.limits.T
     jacobian, now, off = np.zeros((6, model.nv)), np.zeros(4), np.zeros(3)
@@ -30,9 +26,9 @@ def inverse(
         tool = data.site("tool")
         mujoco.mju_mat2Quat(now, tool.xmat)
         mujoco.mju_subQuat(off, np.array(downward_quat(yaw)), now)
-        error = weight * np.concatenate([at - tool.xpos, tool.xmat.reshape(3, 3) @ off])
+        error = np.concatenate([at - tool.xpos, tool.xmat.reshape(3, 3) @ off])
         mujoco.mj_jacSite(model, data, jacobian[:3], jacobian[3:], tool.id)
-        j = jacobian[:, :count] * weight[:, None]
+        j = jacobian[:, :count]
         q[:count] += GAIN * j.T @ np.linalg.solve(j @ j.T + DAMPING * np.eye(6), error)
         q = np.clip(q, low, high)
     return q[:count], float(np.linalg.norm(error))

@@ -42,20 +42,18 @@ def forward(arm: Arm, q: Array) -> Reached:
     return Reached(at, turn, jnp.concatenate([cross(axes, levers), axes], 1).T)
 
 
-def toward(arm: Arm, q: Array, at: Array, turn: Array, rest: Array, weight: np.ndarray) -> Array:
+def nearer(arm: Arm, q: Array, at: Array, turn: Array, rest: Array) -> Array:
     """Joint angles [n] a step nearer to a tool `at` [3] and turned as `turn` [3, 3].
 
-    Damped least squares (Wampler 1986); what freedom is left goes towards `rest` [n].  `weight`
-    [6] is what each of position and orientation counts.
+    Damped least squares (Wampler 1986); what freedom is left goes towards `rest` [n].
     """
     now = forward(arm, q)
     off = jnp.sum(cross(now.turn.T, turn.T), 0) / 2  # a small turn that would align them
-    error = jnp.concatenate([at - now.at, off]) * weight
-    jacobian = now.jacobian * weight[:, None]
+    error = jnp.concatenate([at - now.at, off])
     low, high = arm.limits[: len(arm.joints)].T.astype(np.float32)
 
     def change(free: Array) -> Array:
-        mine, home = jacobian * free, RELAX * (rest - q) * free
+        mine, home = now.jacobian * free, RELAX * (rest - q) * free
         square = mine @ mine.T + DAMPING**2 * jnp.eye(6)
         return home + mine.T @ linear(square, error - mine @ home)
 
@@ -133,10 +131,11 @@ def lowest(arm: Arm, readings: Readings) -> Array:
     found = [height(arm.hand.shape[-1], hand, turn)]
     for link in arm.fingers:
         at, own = hand + turn @ np.array(link.at), turn @ matrix(link.turn)
-        q = readings[f"{link.name}_pos"][0]
-        if link.joint and link.joint.kind == "slide":
-            at = at + own @ (q * np.array(link.joint.axis))
-        elif link.joint:
-            own = own @ about(np.array(link.joint.axis), q)
+        if joint := link.joint:
+            q, axis = readings[f"{joint.name}_pos"][0], np.array(joint.axis)
+            if joint.kind == "slide":
+                at = at + own @ (q * axis)
+            else:
+                own = own @ about(axis, q)
         found.append(height(link.shape[-1], at, own))
     return jnp.stack(found)

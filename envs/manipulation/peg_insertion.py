@@ -15,9 +15,9 @@ from tyro.conf import Suppress
 
 from envs.manipulation.arm import Surface
 from envs.manipulation.kinematics import rotation, yaw_of
-from envs.manipulation.plan import CLOSE, SHUT, Plan, Stage, above, aside, plan, squared
+from envs.manipulation.plan import CLOSE, SHUT, WAYS, Plan, Stage, above, aside, plan, squared
 from envs.manipulation.reachable import check_goals, check_pose
-from envs.manipulation.scene import put_fast, put_loose, put_thing
+from envs.manipulation.scene import put_fixed, put_loose, put_thing
 from envs.manipulation.tabletop import TOOL_STEP, Actions, Memory, Rewards, Robot, Tabletop
 from envs.shapes import Box
 from envs.task import Readings, Start, Task, TaskSpec
@@ -59,6 +59,8 @@ class PegInsertion(Task):
     def __post_init__(self) -> None:
         if not -0.01 <= self.clearance <= 0.02:
             raise ValueError(f"clearance is {self.clearance} m; it lies from -0.01 to 0.02.")
+        if not self.turned >= 0:
+            raise ValueError(f"turned is {self.turned}; it takes rad of at least 0.")
         for z in (FLOOR + LENGTH + HELD, self.over):
             check_goals(self.table, (*self.low, z), (*self.high, z), "hole")
 
@@ -96,7 +98,7 @@ class PegInsertion(Task):
         scene, hole = self.table.scene(), PEG + self.clearance / 2
         body = put_loose(scene, "peg", (0.5, 0.0, 0.2))
         put_thing(body, "peg", Box((PEG, PEG, LENGTH)), GRIPPED, BLUE, MASS)
-        socket = put_fast(scene, "socket")
+        socket = put_fixed(scene, "socket")
         half, out = DEPTH / 2, hole + WALL / 2
         long, thick, z = hole + WALL, WALL / 2, FLOOR + half
         parts = {
@@ -178,7 +180,7 @@ class PegInsertion(Task):
 
     @property
     def ways(self) -> tuple[str, ...]:
-        return "over", "left", "right"
+        return WAYS
 
     def plan(self, readings: Readings, command: tuple[()], way: Array, kept: Array) -> Plan:
         """For an expert: to above the hole by one side or the other, and down."""

@@ -24,6 +24,7 @@ from envs.manipulation.plan import (
     CLOSE,
     OPEN,
     SHUT,
+    WAYS,
     Plan,
     Stage,
     above,
@@ -41,7 +42,8 @@ from rl.types import Array, Key, Metrics, Obs
 
 HORIZON_S = 5.0
 REACHED = 0.012  # m from the block that the tool has reached it
-YAWS, TURNED = 1000, 10_000  # how an expert remembers a turn as a count: of 1 / YAWS rad
+YAWS = 1000  # of a rad: how an expert remembers a yaw as a count
+YAW_OFFSET = 10_000  # keeps a remembered yaw above -1, which stands for none
 CUBE, ORANGE = "cube", (0.9, 0.5, 0.2, 1)
 SENSED = ("cube_pos", "cube_quat", "cube_linvel", "cube_gyro")
 
@@ -84,6 +86,8 @@ class PickCube(Task):
         for name, x in (("mass", self.mass), ("near", self.near), ("half", min(self.half))):
             if not x > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it takes numbers above 0.")
+        if not self.turned >= 0:
+            raise ValueError(f"turned is {self.turned}; it takes rad of at least 0.")
         z = self.half[2]
         check_goals(self.table, (*self.cube_low, z), (*self.cube_high, z), "block")
         check_goals(self.table, self.goal_low, self.goal_high, "goal")
@@ -210,16 +214,16 @@ class PickCube(Task):
 
     @property
     def ways(self) -> tuple[str, ...]:
-        return "over", "left", "right"
+        return WAYS
 
     def plan(self, readings: Readings, command: Array, way: Array, kept: Array) -> Plan:
         """For an expert: above the block, down, shut, and to the goal by one side or the other."""
         at, tool = readings["cube_pos"], readings["tool_pos"]
         held, by, up = tool - at, self.table.arm.reach / 7, self.lift
         first = jnp.round(YAWS * wrapped(squared(readings, "tool", "cube"))).astype(jnp.int32)
-        kept = jnp.where(kept < 0, first + TURNED, kept)  # as held, the block says it no more
+        kept = jnp.where(kept < 0, first + YAW_OFFSET, kept)  # a held block's yaw says it no more
         return plan(
-            (kept - TURNED) / YAWS,
+            (kept - YAW_OFFSET) / YAWS,
             Stage(aside(at, way, by, 1.4 * up), OPEN, by / 3),
             Stage(above(at, up), OPEN, by / 6),
             Stage(at, OPEN, CLOSE),

@@ -8,7 +8,8 @@ from envs.manipulation.kinematics import rotation, yaw_of
 from rl.types import Array, Readings
 
 OPEN, SHUT = 1.0, -1.0
-TURN = 20.0
+TURN = 20.0  # rad of yaw that still counts as turned, for a m of `near`
+WAYS = "over", "left", "right"  # of `aside`
 BROAD, CLOSE = 0.02, 0.006  # m from a place that is near enough to go on, or to touch things
 
 
@@ -51,7 +52,7 @@ def level(at: Array, height: float) -> Array:
 
 
 def aside(at: Array, way: Array, by: float, height: float) -> Array:
-    """A place [3] on the way there: straight up (way 0), to the left (1) or right (2) of it, m."""
+    """A place [3] `height` m above `at`, and, by its way, `by` m to the left or right of it."""
     return at + jnp.stack([jnp.zeros(()), jnp.array([0.0, by, -by])[way], jnp.asarray(height)])
 
 

@@ -58,6 +58,8 @@ class PushT(Task):
         z = float(self.table.start_pose[2])
         far = pushing.AROUND
         for low, high in ((self.low, self.high), (self.goal_low, self.goal_high)):
+            if not all(a <= b for a, b in zip(low, high, strict=True)):
+                raise ValueError(f"A T's places, from {low} to {high}, have a low above its high.")
             corners = (low[0] - far, low[1] - far, z), (high[0] + far, high[1] + far, z)
             check_goals(self.table, *corners, "place beside a T")
         if not LEAST_TURN <= self.turned <= 3.15:
@@ -88,8 +90,8 @@ class PushT(Task):
         scene = self.table.scene()
         body = put_loose(scene, "tee", (0.5, 0.0, HIGH))
         for name, half, y, share in (
-            ("bar", pushing.BAR, pushing.BAR_AT, 4 / 7),
-            ("stem", pushing.STEM, pushing.STEM_AT, 3 / 7),
+            ("bar", pushing.BAR, pushing.BAR_AT, pushing.BAR_SHARE),
+            ("stem", pushing.STEM, pushing.STEM_AT, pushing.STEM_SHARE),
         ):
             shape = Box((*half, HIGH), (0.0, y, 0.0))
             put_thing(body, f"tee_{name}", shape, SLIPPERY, PINK, MASS * share)

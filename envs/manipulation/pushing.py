@@ -14,7 +14,8 @@ from envs.manipulation.plan import wrapped
 from rl.types import Array
 
 BAR, STEM = (0.06, 0.015), (0.015, 0.045)  # m, halves of its parts' sides, seen from above
-BAR_AT, STEM_AT = 0.18 / 7, -0.24 / 7  # m ahead of the centre of mass, of their middles
+BAR_SHARE, STEM_SHARE = 4 / 7, 3 / 7  # of its mass: as of its area
+BAR_AT, STEM_AT = 0.06 * STEM_SHARE, -0.06 * BAR_SHARE  # m ahead of the centre of mass
 TOOL = 0.016  # m, about half the width of closed fingers
 AROUND = 0.125  # m from the centre of mass, that the tool goes round at
 LANE, BEHIND = 0.013, 0.008  # m to a side of a push's line that is on it, and into the face

@@ -11,7 +11,7 @@ import mujoco
 import numpy as np
 from tyro.conf import Suppress
 
-from envs.manipulation.plan import SHUT, Plan, Stage, aside, plan
+from envs.manipulation.plan import SHUT, WAYS, Plan, Stage, aside, plan
 from envs.manipulation.reachable import check_goal, check_goals, check_pose
 from envs.manipulation.tabletop import ROOM, STARTS, Actions, Memory, Rewards, Robot, Tabletop
 from envs.shapes import Vec3
@@ -114,7 +114,7 @@ class Reach(Task):
 
     @property
     def ways(self) -> tuple[str, ...]:
-        return "over", "left", "right"
+        return WAYS
 
     def plan(self, readings: Readings, command: Array, way: Array, kept: Array) -> Plan:
         """For an expert: to the goal by a place beside the start."""

@@ -1,4 +1,4 @@
-"""What an arm can do nothing about is refused before it tries: goals, places and poses."""
+"""Goals, places and poses that an arm cannot reach are refused before an episode begins."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ SLACK = 1e-4  # rad or m beyond its range that a joint may be, of rounding
 def check_goals(table: Tabletop, low: Sequence[float], high: Sequence[float], what: str) -> None:
     """Raise ValueError unless the tool reaches every corner of a box of goals."""
     if not all(a <= b for a, b in zip(low, high, strict=True)):
-        raise ValueError(f"The box of {what}s, from {low} to {high}, has a low above its high.")
+        raise ValueError(f"The box of each {what}, from {low} to {high}, has a low above its high.")
     for corner in np.array(np.meshgrid(*zip(low, high, strict=True))).reshape(len(low), -1).T:
         check_goal(table, corner, what)
 
@@ -35,7 +35,7 @@ def check_goal(table: Tabletop, at: Sequence[float] | np.ndarray, what: str) -> 
             f"A {what} at {place} m lies outside of where the hand can be told to be, from "
             f"{table.low} to {table.high}."
         )
-    _, off = inverse(table.arm, at, float(table.start_pose[3]), table.weight)
+    _, off = inverse(table.arm, at, float(table.start_pose[3]))
     if off > FAR:
         raise ValueError(
             f"{table.robot} cannot bring its tool to a {what} at {place} m: with the tool pointing "
@@ -74,5 +74,5 @@ def check_pose(table: Tabletop, model: mujoco.MjModel, qpos: np.ndarray) -> None
     mine = model.body(table.arm.base.name).rootid[0]
     for body in range(1, model.nbody):
         if model.body_dofnum[body] and model.body_rootid[body] != mine:
-            x, y, z = data.xpos[body]  # where a hand cannot be told to be so low it is above
+            x, y, z = data.xpos[body]  # or the lowest that it may go to above
             check_goal(table, (x, y, max(z, table.low[2])), model.body(body).name)

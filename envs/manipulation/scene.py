@@ -3,12 +3,12 @@
 import mujoco
 import numpy as np
 
-from envs.manipulation.arm import THING, Surface, add_pose_sensors, touch
+from envs.manipulation.arm import THING, Surface, add_pose_sensors, set_surface
 from envs.shapes import Collider, Vec3, form
 
 SKY, TABLE, EDGE = (0.62, 0.68, 0.74, 1), (0.5, 0.47, 0.43), (0.46, 0.43, 0.39)  # colours
-FAST = 1e4  # N, N s/m and their like about an axis, of what stands fast
 ARM = (0.88, 0.89, 0.91, 1)
+HOLD = 1e4  # N, N s/m and their like about an axis, of what is fixed
 
 
 def put_thing(
@@ -24,7 +24,7 @@ def put_thing(
         form(geom, shape)
     if rgba:
         geom.rgba = rgba
-    touch(geom, surface)
+    set_surface(geom, surface)
     return geom
 
 
@@ -40,8 +40,8 @@ def put_loose(spec: mujoco.MjSpec, name: str, at: Vec3) -> mujoco.MjsBody:
     return body
 
 
-def put_fast(spec: mujoco.MjSpec, name: str) -> mujoco.MjsBody:
-    """A body that stands fast where an episode puts it: x, y, m, and yaw, rad, are its joints.
+def put_fixed(spec: mujoco.MjSpec, name: str) -> mujoco.MjsBody:
+    """A body fixed where an episode puts it: its joints are x, y, m, and yaw, rad.
 
     Nothing here is strong enough to move them.
     """
@@ -52,7 +52,7 @@ def put_fast(spec: mujoco.MjSpec, name: str) -> mujoco.MjsBody:
         ("yaw", kinds.mjJNT_HINGE, (0, 0, 1)),
     ):  # fmt: skip
         body.add_joint(
-            name=f"{name}_{axis}", type=kind, axis=along, frictionloss=FAST, damping=FAST,
+            name=f"{name}_{axis}", type=kind, axis=along, frictionloss=HOLD, damping=HOLD,
             armature=1.0,
         )  # fmt: skip
     add_pose_sensors(spec, name, mujoco.mjtObj.mjOBJ_XBODY)

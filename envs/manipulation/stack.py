@@ -17,6 +17,7 @@ from envs.manipulation.plan import (
     CLOSE,
     OPEN,
     SHUT,
+    WAYS,
     Plan,
     Stage,
     above,
@@ -59,6 +60,8 @@ class Stack(Task):
     pixels: int = 0  # a side of the pictures that wrist and front cameras take; 0: none
 
     def __post_init__(self) -> None:
+        if not self.turned >= 0:
+            raise ValueError(f"turned is {self.turned}; it takes rad of at least 0.")
         for z in (HALF, 5 * HALF):
             check_goals(self.table, (*self.low, z), (*self.high, z), "block")
         if self.high[1] - self.low[1] < 2 * APART:
@@ -159,7 +162,7 @@ class Stack(Task):
 
     @property
     def ways(self) -> tuple[str, ...]:
-        return "over", "left", "right"
+        return WAYS
 
     def plan(self, readings: Readings, command: tuple[()], way: Array, kept: Array) -> Plan:
         """For an expert: above the block, down, shut, above the other, down, open, up."""

@@ -15,7 +15,7 @@ import mujoco
 import numpy as np
 
 from envs.manipulation import kinematics
-from envs.manipulation.arm import Arm, Joint, Surface, names
+from envs.manipulation.arm import Arm, Joint, Surface, sensor_names
 from envs.manipulation.inverse import FAR, inverse, pose
 from envs.manipulation.panda import PANDA
 from envs.manipulation.scene import add_looks, put_thing
@@ -39,10 +39,11 @@ PERIOD = {"joints": 0.02, "ee": 0.05}  # s between actions
 JOINT_STEP = 0.04  # rad, or m of a finger, that an action moves a target
 TOOL_STEP = 0.0125  # m, likewise: 0.25 m/s, the reduced speed of ISO 10218-1
 YAW_STEP = 0.05  # rad that an action turns the tool: what a Panda's wrist has the torque for
+CAMERAS = "wrist", "front"
 INSIDE = 0.999  # share of limits that is used: what is rounded later is within them still
-LEASH = 0.04  # m that the tool's target may be off the tool: what it presses on is pressed no more
+LEASH = 0.04  # m that the tool's target may lead the tool: it bounds how hard the tool presses
 HELD_S = 0.25  # s that a goal must be kept to count
-TURNS = 2  # of inverse kinematics in a control step
+IK_STEPS = 2  # of inverse kinematics in a control step
 
 
 class Memory(NamedTuple):
@@ -69,8 +70,8 @@ class Tabletop:
         steps = self.period / self.timestep if self.timestep > 0 else 0
         if steps < 1 or abs(steps - round(steps)) > 1e-6:
             raise ValueError(
-                f"timestep is {self.timestep} s; {self.period} s of control takes whole steps of "
-                "it."
+                f"timestep is {self.timestep} s; a control step of {self.period} s must be a whole "
+                "number of them."
             )
 
     @property
@@ -94,17 +95,12 @@ class Tabletop:
             home[-1] = self.arm.shut
         if self.started is None:
             return home
-        found, error = inverse(self.arm, self.started[:3], self.started[3], self.weight)
+        found, error = inverse(self.arm, self.started[:3], self.started[3])
         if error > FAR:
             raise ValueError(
-                f"{self.robot} cannot start at {self.started}: it is {error:.2f} m off."
+                f"{self.robot} cannot start at {self.started}: its joints do not reach there."
             )
         return np.concatenate([found, home[self.count :]])
-
-    @property
-    def weight(self) -> np.ndarray:
-        """What position and orientation [6] of the tool count."""
-        return np.ones(6, np.float32)
 
     def scene(self) -> mujoco.MjSpec:
         """The arm, its table, a camera in front of it and a light; tasks add things."""
@@ -134,13 +130,13 @@ class Tabletop:
             "control_dt": self.period,
             "horizon": round(horizon_s / self.period),
             "sensors": (
-                *names(arm.moving, "pos"), *names(arm.moving, "vel"), "tool_pos", "tool_quat",
+                *sensor_names(arm.moving, "pos"), *sensor_names(arm.moving, "vel"),
+                "tool_pos", "tool_quat",
                 *sensors,
             ),
             "speeds": tuple(self.fastest(joint) for joint in motors),
             "accelerations": tuple(joint.acceleration for joint in motors),
             "torque_rates": tuple(joint.torque_rate for joint in motors),
-            "rescale": False,
         }  # fmt: skip
         return TaskSpec(**(facts | other))
 
@@ -155,13 +151,13 @@ class Tabletop:
         return motion(facts, self.period, INSIDE, INSIDE, INSIDE)
 
     def fastest(self, joint: Joint) -> float:
-        """What a motor's target may move in a second; a hand closes by itself, told at once."""
+        """What a motor's target may move in a second; a hand paces itself, told at once."""
         grips = joint in self.arm.motors[self.count :]
         return (joint.high - joint.low) / self.period if grips else joint.speed
 
     def cameras(self, pixels: int) -> tuple[Camera, ...]:
         """The wrist's and the one in front, of so many pixels a side; none of 0."""
-        return tuple(Camera(name, pixels, pixels) for name in ("wrist", "front")) if pixels else ()
+        return tuple(Camera(name, pixels, pixels) for name in CAMERAS) if pixels else ()
 
     def memory(self) -> Memory:
         rest = jnp.asarray(self.rest, jnp.float32)
@@ -207,12 +203,12 @@ class Tabletop:
         if "yaw" in asked:
             yaw = kinematics.yaw_of(told.turn) + YAW_STEP * asked["yaw"]
         turn, rest = kinematics.downward(yaw), jnp.asarray(self.rest[: self.count], jnp.float32)
-        for _ in range(TURNS):
-            q = kinematics.toward(arm, q, at, turn, rest, self.weight)
+        for _ in range(IK_STEPS):
+            q = kinematics.nearer(arm, q, at, turn, rest)
         q = before + self.motion.together(q - before, moved, jnp)
-        opening = (1 + asked["grip"]) / 2 if "grip" in asked else None
         fingers = memory.targets[self.count :]
-        if opening is not None:
+        if "grip" in asked:
+            opening = (1 + asked["grip"]) / 2
             fingers = jnp.stack([arm.shut + opening * (arm.opened - arm.shut)])
         return jnp.concatenate([q, fingers])
 
@@ -225,7 +221,7 @@ class Tabletop:
     def joints(self, readings: Readings) -> tuple[Array, Array]:
         """Positions and speeds [nq of the arm]."""
         moving = self.arm.moving
-        gather = lambda what: jnp.concatenate([readings[n] for n in names(moving, what)])  # noqa: E731
+        gather = lambda what: jnp.concatenate([readings[n] for n in sensor_names(moving, what)])  # noqa: E731
         return gather("pos"), gather("vel")
 
     def arm_state(self, readings: Readings, memory: Memory) -> Array:
@@ -236,11 +232,11 @@ class Tabletop:
 
     def seen(self, state: Array, readings: Readings) -> Obs:
         """An observation of `state`, and of pictures where there are any."""
-        images = {name: readings[name] for name in ("wrist", "front") if name in readings}
+        images = {name: readings[name] for name in CAMERAS if name in readings}
         return {"policy": state} | images if images else state
 
     def held(self, count: Array, now: Array) -> Array:
-        """Control steps [] int32 that a goal has been kept, one later."""
+        """Control steps [] int32 that a goal has been kept, counting this one."""
         return jnp.where(now, count + 1, 0)
 
     @property

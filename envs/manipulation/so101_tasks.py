@@ -1,4 +1,4 @@
-"""What tasks are on an SO-101: within its reach, and of its size."""
+"""Settings of tasks for an SO-101: goals within its reach, and things of its size."""
 
 from typing import Any
 
