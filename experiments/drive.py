@@ -30,6 +30,7 @@ from experiments.deploy import artefact_of
 from rl import artefact, runs
 from rl.artefact import Artefact
 from rl.bridge import runner
+from rl.bridge.simulator import STARVED
 
 WAIT = 60.0  # s for a policy to be ready, on a machine that has much else to do
 LONGEST = 24 * 3600.0  # s, whose log fits in memory
@@ -40,7 +41,7 @@ class Args:
     run: tyro.conf.Positional[Path]  # a run's directory, or an artefact
     seed: int | None = None  # of the run; None: its first
     script: Path | None = None  # a CSV file of times, s, and commands; None: a tour, or goals drawn
-    seconds: float = 20.0  # about, of an arm, whose episodes are whole
+    seconds: float = 20.0  # of a walker; of an arm about, for its episodes are whole
     pace: Literal["real", "lockstep"] = "lockstep"
     runtime: Literal["jax", "numpy"] = "jax"
     video: bool = True
@@ -88,6 +89,9 @@ def main(args: Args) -> None:
 def walked(args: Args, path: Path, found: Artefact, to: Path) -> Driven:
     """A walker's tour, in TO.npz, .csv and .png."""
     script = drive_walker.tour(to.with_suffix(".csv"), len(found.spec.command), args.script)
+    last = float(script.read_text().split()[-1].split(",")[0])
+    if args.script and last > args.seconds:
+        print(f"note     the script goes on to {last:g} s, the drive to --seconds {args.seconds:g}")
     well = together(path, script, to.with_suffix(".npz"), args)
     log = dict(np.load(to.with_suffix(".npz")))
     achieved = drive_walker.velocities(log["qpos"], log["qvel"])
@@ -182,16 +186,16 @@ def together(path: Path, script: Path, log: Path, args: Args, *more: str) -> boo
             "--runtime", args.runtime,
         ]))  # fmt: skip
         code = policy.wait()
-        well = robot.wait(WAIT) == 0  # it gives up a lost policy sooner
+        end = robot.wait(WAIT)  # it gives up a lost policy sooner
     except subprocess.TimeoutExpired:  # but not one that never came
-        code, well = 1, False
+        code, end = 1, 1
     finally:
         for process in begun:
             process.kill()
             process.wait()
-    if not well:
+    if end not in (0, STARVED):
         raise ValueError("The robot and its policy did not come to the end; they say why above.")
-    return not code
+    return not (code or end)
 
 
 if __name__ == "__main__":

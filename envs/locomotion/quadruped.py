@@ -62,7 +62,7 @@ class Quadruped:
     kp: float  # N m/rad, of the motors' own loop
     kd: float  # N m s/rad, likewise: its torque is limited with kp's
     damping: float  # N m s/rad, of the joints
-    height: float  # m, of the trunk at home
+    height: float  # m, of the trunk where an episode begins: not just where it comes to stand
     trunk_shape: tuple[Collider, ...]
     hip_shape: tuple[Collider, ...]
     thigh_shape: tuple[Collider, ...]

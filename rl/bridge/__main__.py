@@ -94,7 +94,7 @@ def run(args: Run) -> None:
 
 
 def sim(args: Sim) -> None:
-    from rl.bridge.simulator import Robot, Simulator
+    from rl.bridge.simulator import STARVED, Robot, Simulator
 
     robot = Robot(artefact.read(args.artefact), args.hz)
     if not robot.spec.control_dt <= args.seconds < np.inf:
@@ -122,6 +122,13 @@ def sim(args: Sim) -> None:
             print(f"log      {args.log}")
     told = ", ".join(f"{ends.count(end)} {end}" for end in dict.fromkeys(ends))
     print(f"episodes {told}")
+    if simulator.starved:
+        print(f"starved  {simulator.starved} ticks, damped since no answer had come in time")
+    if simulator.behind:
+        print(f"behind   {simulator.behind:.1f} s of the clock: this machine stood still meanwhile")
+    if ends[-1] == "starved":
+        print("error: The robot was damped at the end, since no answer came.", file=sys.stderr)
+        sys.exit(STARVED)
     if ends[-1] == "lost":
         sys.exit("error: The policy fell silent; its robot was held, then damped.")
 

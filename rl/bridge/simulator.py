@@ -21,6 +21,7 @@ HOLD_S = 0.1  # s without a command that motors go on holding the last one
 DAMPED_S = 1.0  # s that a robot is damped before its simulation ends
 DAMPING = 2.0  # N m s/rad
 PATIENCE = 10.0  # s of wall time for the policy to answer
+STARVED = 2  # exit status of a robot that was damped at the end, since no answer came
 MOST_HZ = 100_000
 
 
@@ -132,6 +133,7 @@ class Simulator:
     def __init__(self, robot: Robot, link: Link, realtime: bool) -> None:
         self.robot, self.link, self.realtime = robot, link, realtime
         self.seq, self.log = 0, Log()
+        self.starved, self.behind = 0, 0.0  # steps damped for want of an answer; s behind the clock
 
     def meet(self, wait: float) -> None:
         """Wait so many s for a policy and greet it; ValueError if it is another robot's."""
@@ -156,6 +158,7 @@ class Simulator:
             self.seq += 1
             if (behind := time.monotonic() - began - t * dt) > HOLD_S:
                 began += behind  # it was paused itself: the policy is not to blame
+                self.behind += behind
             now = (number * end + t) * dt
             state = State(self.seq, now, robot.readings(), t == 0, waits=not self.realtime)
             self.link.send(wire.state_message(robot.spec, state))
@@ -168,6 +171,7 @@ class Simulator:
                 robot.command(command)
             elif silent > HOLD_S:
                 robot.damp()
+                self.starved += 1
             robot.step(robot.substeps)
             self.log.add(**robot.facts(), episode=number, silent=silent)
             if self.realtime:
@@ -176,7 +180,7 @@ class Simulator:
                 return "lost"
             if robot.fallen:
                 return "fell"
-        return "damped" if robot.damped else "done"
+        return ("starved" if silent else "damped") if robot.damped else "done"
 
     def _answer(self, until: float) -> Command | None:
         """The command for the state that was just sent, if it comes in time."""
