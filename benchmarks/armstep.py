@@ -8,7 +8,6 @@ at a time: sums over a batch round otherwise, and where things touch rounding gr
 """
 
 import json
-import tempfile
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,14 +19,12 @@ import numpy as np
 import tyro
 
 from benchmarks import rows
-from benchmarks.lockstep import states
+from benchmarks.lockstep import bridged, states
 from benchmarks.process import ROOT, Failed, guard
 from envs.manipulation.tabletop import Tabletop
 from envs.simulation import Simulation
-from experiments import drive_arm, play
+from experiments import cli, drive_arm, play
 from experiments.deploy import artefact_of
-from experiments.drive import Args as Drive
-from experiments.drive import together
 from rl import runs
 from rl.env import State
 from rl.policy import Carry, Policy
@@ -47,8 +44,8 @@ class Args:
 
 
 def main(args: Args) -> None:
-    if args.episodes < 1:
-        raise Failed(f"--episodes is {args.episodes}; it needs at least 1.")
+    cli.at_least(1, args, "episodes")
+    about = rows.about()
     env, policy, params = play.load(args.run)
     if not isinstance(getattr(env.task, "table", None), Tabletop):
         raise Failed(f"{args.run} is no run of an arm's task.")
@@ -58,7 +55,6 @@ def main(args: Args) -> None:
     facts = compared(inside, driven(env, path, inside), env.control_dt)
     facts |= {"episodes": args.episodes, "env": runs.read_manifest(args.run)["env"]}
     print(json.dumps(facts, indent=1))
-    about = {"commit": rows.commit(ROOT), "machine": rows.machine()}
     rows.write(args.results, {"what": args.name, **facts, **about})
 
 
@@ -109,20 +105,9 @@ def asked(command: Any) -> Array:
 
 def driven(env: Simulation, path: Path, inside: Any) -> Any:
     """The same through the bridge, by what its log says happened."""
-    (qpos, qvel), dt = inside["start"], env.control_dt
-    episodes, horizon = len(qpos), env.horizon
-    with tempfile.TemporaryDirectory() as folder:
-        starts, script, log = (Path(folder) / name for name in ("s.npz", "c.csv", "log.npz"))
-        np.savez(starts, qpos=qpos, qvel=qvel)
-        command = inside["command"].swapaxes(0, 1).reshape(episodes * horizon, -1)
-        times = dt * np.arange(len(command))
-        np.savetxt(script, np.column_stack([times, command]), "%.9g", ",")
-        hz = 1 / float(env.task.model().opt.timestep)
-        more = "--starts", str(starts), "--hz", str(hz)
-        together(path, script, log, Drive(path, seconds=horizon * dt), *more)
-        found = dict(np.load(log))
-    shape = episodes, horizon
-    there = {n: found[n].reshape(*shape, -1).swapaxes(0, 1) for n in ("qpos", "qvel")}
+    qpos, qvel = inside["start"]
+    log = bridged(env, path, qpos, qvel, inside["command"])
+    there = drive_arm.by_episode(log, len(qpos))
     verdict = drive_arm.judged(env, there["qpos"], there["qvel"], inside["command"])
     return {"qpos": there["qpos"], "success": verdict.success[-1]}
 

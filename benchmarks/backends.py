@@ -1,12 +1,11 @@
 """Which task runs on which physics, and what keeps one from it: writes docs/backends.md."""
 
-from pathlib import Path
-
 import envs
+from benchmarks.process import ROOT
 from envs.physics.mjx import unsupported
 from envs.physics.native import Native
 
-PAGE = Path(__file__).parent.parent / "docs" / "backends.md"
+PAGE = ROOT / "docs" / "backends.md"
 HEAD = """# Tasks and physics
 
 Written by `python -m benchmarks.backends`; a test holds it to that.

@@ -20,6 +20,7 @@ from benchmarks.suite import Measure
 from rl import manifest, runs
 
 SCHEMA = 1  # of records
+SPENT = ("compile", "train", "evaluate", "save")  # on what a run's manifest counts the seconds
 EVERY = CollectionCheckStrategy.ALL_ITEMS
 
 
@@ -36,7 +37,7 @@ class Result:
     wall_s: tuple[float, ...]  # [K]
     curve: tuple[float, ...]  # mean return of each evaluation [K]
     final: tuple[float, ...]  # returns of the episodes after the end
-    took: dict[str, float] = field(default_factory=dict)  # s of compile, train, evaluate, save
+    took: dict[str, float] = field(default_factory=dict)  # s, of SPENT
     about: dict[str, Any] = field(default_factory=dict)  # commit, packages, machine, and the like
     config: dict[str, Any] = field(default_factory=dict)
     success: tuple[float, ...] = ()  # of the same episodes as `final`, where a task can be done
@@ -114,7 +115,7 @@ def _seeds(out: Path, facts: dict[str, Any]) -> Iterator[Result]:
     told = ("git", "packages", "python", "machine", "settings", "started", "ended", "physics")
     about = {name: facts[name] for name in told if name in facts}
     about["memory_gb"] = facts.get("peak_memory_gb")
-    took = {on: facts.get(f"{on}_s", 0.0) for on in ("compile", "train", "evaluate", "save")}
+    took = {on: facts.get(f"{on}_s", 0.0) for on in SPENT}
     none = [np.nan] * len(seeds)  # of an evaluation that was no number
     means = np.array([np.atleast_1d(row.get("eval_return", none)) for row in rows], float)
     means, finals = means.reshape(-1, len(seeds)), np.asarray(facts["eval_returns"], float)

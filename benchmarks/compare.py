@@ -5,7 +5,7 @@ With --require it is the check of a change: its exit status tells whether curves
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -41,13 +41,14 @@ def main(args: Args) -> None:
     pairs = matched(*sides)
     words = []
     for one, other in pairs:
-        table, said = compared(sides[0][one], sides[1][other], args, len(pairs))
         print(f"\n## {one}: A against B" if one == other else f"\n## {one} against {other}")
+        table, said = compared(sides[0][one], sides[1][other], args, len(pairs))
         print(f"\n{table.markdown()}\n\n{one}: A is {said}")
         words.append(said)
     needed = {"": words, "no-worse": [BETTER, SAME, OPEN], "better": [BETTER]}[args.require]
     if failed := [word for word in words if word not in needed]:
-        sys.exit(f"error: --require {args.require}: {len(failed)} of {len(words)} are not.")
+        count = f"{len(failed)} of {len(words)} agents"
+        sys.exit(f"error: --require {args.require} does not hold for {count}")
 
 
 def side(what: str) -> dict[str, list[Result]]:
@@ -80,27 +81,37 @@ def matched(a: dict[str, list[Result]], b: dict[str, list[Result]]) -> list[tupl
     if len(a) == len(b) == 1:
         return [(next(iter(a)), next(iter(b)))]
     if both := [name for name in a if name in b]:
+        tell_left_out(a, b)
         return [(name, name) for name in both]
     raise ValueError(
         f"A has {', '.join(a)}, B has {', '.join(b)}: name one of each, as PATH:AGENT."
     )
 
 
+def tell_left_out(a: Collection[str], b: Collection[str]) -> None:
+    """Say which tasks or agents only one side has."""
+    for side, own, other in (("A", a, b), ("B", b, a)):
+        for name in sorted({*own} - {*other}):
+            print(f"left out {name}: only {side} has it")
+
+
 def compared(
     ours: Sequence[Result], theirs: Sequence[Result], args: Args, count: int
 ) -> tuple[Table, str]:
     """Every task's difference, and what is to be said of A in all."""
-    tasks = sorted({r.task for r in ours} & {r.task for r in theirs})
-    if not tasks:
-        raise ValueError(
-            f"There is no task in common: A has {', '.join(sorted({r.task for r in ours}))}, "
-            f"B has {', '.join(sorted({r.task for r in theirs}))}."
-        )
+    known = [{r.task for r in own} for own in (ours, theirs)]
+    if not (tasks := sorted(set.intersection(*known))):
+        a, b = (", ".join(sorted(own)) for own in known)
+        raise ValueError(f"There is no task in common: A has {a}, B has {b}.")
+    tell_left_out(*known)
     rows, words = [], []
     alpha = args.alpha / count / 2 / (len(tasks) + 1 if len(tasks) > 1 else 1)
     for what, value in (("score", final(args.last)), ("curve", along)):
         both = [matrices(own, tasks, value) for own in (ours, theirs)]
         there = [(t, a, b) for t, a, b in zip(tasks, *both, strict=True) if a.size and b.size]
+        if what == "score" and (few := sorted({*tasks} - {task for task, *_ in there})):
+            least = f"--last {args.last} evaluations"
+            raise ValueError(f"Runs of a side have fewer than {least} on {', '.join(few)}.")
         for task, mine, their in there:
             low, high = stats.bootstrap(gap, mine[:, None], their[:, None], times=TIMES)
             means = (number(mine.mean()), number(their.mean()))

@@ -73,7 +73,7 @@ def read(name: str) -> Family:
 
 
 def variant(given: Any, where: str) -> Variant:
-    """A context of its table, or ValueError."""
+    """The variant that a table describes; ValueError says what is wrong."""
     if not isinstance(given, dict):
         raise ValueError(f"{where} is {given!r}; it takes a table.")
     for key, x in given.items():

@@ -22,9 +22,9 @@ from benchmarks import collect
 from benchmarks import suite as suites
 from benchmarks.collect import Result
 from benchmarks.flags import Flag, choices, flags
+from benchmarks.process import ROOT
 from rl import stats
 
-ROOT = Path(__file__).parent.parent
 PAGES, EQUATIONS = ROOT / "docs" / "algorithms", ROOT / "docs" / "equations"
 SUITES = "gym", "quadruped", "published"  # the first with an agent of a page's name draws it
 LINK = "../../benchmarks/suites"
@@ -59,7 +59,7 @@ class Args:
     """Write the pages of the algorithms, or see whether they are as they would be written."""
 
     check: bool = False  # write nothing; fail where a page is another
-    results: Path = suites.ROOT / "results"  # of a suite, its records are SUITE.jsonl
+    results: Path = suites.HERE / "results"  # of a suite, its records are SUITE.jsonl
 
 
 def main(args: Args) -> None:
@@ -170,7 +170,7 @@ def ends(tasks: dict[str, list[Result]]) -> str:
         returns = np.array([[np.mean(x.final)] for x in seeds])
         low, high = stats.interval_of_mean(returns)[:, 0]
         gits = [x.about.get("git") or {} for x in seeds]
-        made = {f"{git.get('commit')}"[:7] + "+" * bool(git.get("dirty")) for git in gits}
+        made = {(git.get("commit") or "unknown")[:7] + "+" * bool(git.get("dirty")) for git in gits}
         lines.append(
             f"| {task} | {len(seeds)} | {seeds[0].steps[-1]:,} | {returns.mean():,.0f} "
             f"| {low:,.0f} to {high:,.0f} | {', '.join(sorted(made))} |"

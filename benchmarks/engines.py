@@ -114,8 +114,7 @@ class Inline:
 
     def submit(self, unit: Unit) -> None:
         if unit.is_foreign:
-            process = start(unit, self.threads)
-            self._ended.append(Ended(unit, process.wait() if process else 0))
+            self._ended.append(Ended(unit, carry_out(unit, self.threads)))
             return
         with claimed(unit) as lock:
             code = 0 if lock is None else self._call(unit)
@@ -179,7 +178,7 @@ class Processes:
         self._running = []
 
 
-def answers(address: str) -> None:
+def require_answer(address: str) -> None:
     """Raise ValueError where nothing does: Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
     if host and port.isdigit() and "/" not in host:
@@ -213,7 +212,7 @@ class Cluster:
             import ray
         except ImportError as error:
             raise ValueError("--engine ray needs Ray: pip install 'robotrl[ray]'") from error
-        answers(address)
+        require_answer(address)
         os.environ.setdefault("RAY_AUTH_MODE", "disabled" if not address else "token")
         room: dict[str, Any] = {} if address else {"num_cpus": jobs * threads}
         ray.init(

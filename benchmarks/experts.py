@@ -15,7 +15,7 @@ from benchmarks import rows
 from benchmarks.process import ROOT, Failed, guard
 from envs.manipulation.expert import Expert
 from envs.revealed import Revealed
-from experiments import play
+from experiments import cli, play
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,8 @@ def main(args: Args) -> None:
     able = [name for name in envs.names() if hasattr(envs.make_task(name), "plan")]
     if unknown := {*args.only} - {*able}:
         raise Failed(f"Nobody is expert at {unknown.pop()}; there are experts at {able}.")
-    if args.episodes < 1:
-        raise Failed(f"--episodes is {args.episodes}; it needs at least 1.")
-    about = {"commit": rows.commit(ROOT), "machine": rows.machine()}
+    cli.at_least(1, args, "episodes")
+    about = rows.about()
     for name in args.only or able:
         for actions in ("ee", "joints"):
             task: Any = envs.make_task(name, actions=actions)

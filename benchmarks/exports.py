@@ -13,7 +13,8 @@ def csv(out: Path, scores: Scores) -> None:
     """scores.csv with a line a seed, and curves.csv with a line an evaluation."""
     with (out / "scores.csv").open("w", newline="") as file:
         writer = comma.writer(file)
-        writer.writerow(["task", "agent", "seed", "steps", "return", "normalised", "configuration"])
+        told = ("steps", scores.what, "normalised", "configuration")
+        writer.writerow(["task", "agent", "seed", *told])
         for (task, agent), runs in scores.runs.items():
             for run in runs:
                 value = run.score(scores.last)
@@ -22,7 +23,7 @@ def csv(out: Path, scores: Scores) -> None:
                 writer.writerow([task, agent, run.seed, steps, value, unit, run.identity[:10]])
     with (out / "curves.csv").open("w", newline="") as file:
         writer = comma.writer(file)
-        writer.writerow(["task", "agent", "seed", "step", "wall_s", "return"])
+        writer.writerow(["task", "agent", "seed", "step", "wall_s", scores.what])
         for (task, agent), runs in scores.runs.items():
             for run in runs:
                 wall = run.wall_s or [""] * len(run.steps)

@@ -53,14 +53,15 @@ def main(args: Args) -> None:
     console, rows = Console(width=None if Console().is_terminal else 120), []
     for run, place in zip(args.run, places, strict=True):
         seeds = runs.read_manifest(run)["seeds"] if args.seed is None else [args.seed]
-        loaded = [play.load(run, seed) for seed in seeds]
-        env = envs.simulate(loaded[0][0].task, args.physics)
+        env, policy, params = play.load_all(run, args.seed)
+        env = envs.simulate(env.task, args.physics)
         family = read(args.family or default(env))
         stem = f"family-{family.name}" + ("" if args.seed is None else f"-{args.seed}")
         record = place / f"{stem}.jsonl"
-        claim(record, family)
+        check_record(record, family)
         print(f"{family.name}: {len(family.contexts)} contexts x {args.episodes} starts of {run}")
-        found = judged(env, loaded[0][1], [x[2] for x in loaded], family, args.episodes)
+        print(family.about)
+        found = judged(env, policy, params, family, args.episodes)
         returns = np.asarray(found.returns)  # [seeds, contexts, starts]
         scores = returns[0].T if len(seeds) == 1 else returns.mean(-1)
         about = {"family": family.name, "sha256": family.hash, "run": str(run)}
@@ -130,7 +131,7 @@ def summary(scores: np.ndarray, family: Family) -> dict[str, list[float]]:
     return {name: found[:, i].tolist() for i, name in enumerate(MEASURES)}
 
 
-def claim(record: Path, family: Family) -> None:
+def check_record(record: Path, family: Family) -> None:
     """Raise ValueError if what lies there is no earlier record of this family."""
     old = runs.read_rows(record)
     if old and old[0].get("sha256") != family.hash:

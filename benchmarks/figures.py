@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.figure import Figure
 
-from benchmarks.collect import Result
+from benchmarks.collect import SPENT, Result
 from benchmarks.scores import Scores
 from benchmarks.tables import AGGREGATES, number
 from rl import stats
@@ -15,7 +15,6 @@ from rl.adastop import Pair
 
 POINTS = 60  # of a curve, at most
 TIMES = 1_000  # bootstrap samples of a curve's point
-LEVELS = np.linspace(0, 1, 61)
 COLUMNS = 4  # of panels, at most
 
 
@@ -186,6 +185,8 @@ def efficiency(scores: Scores, agents: Sequence[str]) -> Figure:
         if len(found) < len(tasks) or not found:
             continue
         first, end = max(at[0] for at, _ in found), min(at[-1] for at, _ in found)
+        if end <= first:
+            continue
         least = min(len(returns) for _, returns in found)
         steps = np.linspace(first, end, min(POINTS, max(len(at) for at, _ in found)))
         each = [
@@ -209,7 +210,7 @@ def runtimes(scores: Scores) -> Figure:
     timed = {arm: own for arm, own in scores.runs.items() if any(sum(r.took.values()) for r in own)}
     names = [f"{task} {agent}" for task, agent in timed]
     left = np.zeros(len(timed))
-    for on in ("compile", "train", "evaluate", "save"):
+    for on in SPENT:
         took = [np.median([run.took.get(on, 0) for run in own]) / 60 for own in timed.values()]
         axes[0].barh(names, took, left=left, label=on)
         left += took

@@ -14,21 +14,22 @@ from collections.abc import Iterator
 from dataclasses import is_dataclass
 from functools import cache
 from inspect import getdoc, getsource
-from pathlib import Path
 from textwrap import dedent
 from typing import Any, Literal, NamedTuple
 
 import tyro
 
-MEANINGS = Path(__file__).parent.parent / "docs" / "equations" / "meanings.toml"
+from benchmarks.process import ROOT
+
+MEANINGS = ROOT / "docs" / "equations" / "meanings.toml"
 
 
 class Flag(NamedTuple):
     """As the command line has it."""
 
     name: str  # --agent.lr; of a switch, that which turns it on
-    value: Any  # the default
-    meaning: str
+    value: Any  # the default, or what is given
+    meaning: str = ""
 
     @property
     def off(self) -> str:
@@ -38,10 +39,10 @@ class Flag(NamedTuple):
 
     @property
     def words(self) -> list[str]:
-        """The default, spelt on the command line."""
+        """The value, spelt on the command line."""
         if isinstance(self.value, bool):
             return [self.name if self.value else self.off]
-        values = self.value if isinstance(self.value, tuple) else (self.value,)
+        values = self.value if isinstance(self.value, list | tuple) else (self.value,)
         return [self.name, *map(str, values)]
 
     @property
@@ -52,7 +53,8 @@ class Flag(NamedTuple):
 
 
 def flags(value: Any, above: str = "--") -> Iterator[Flag]:
-    """Of a dataclass and of those in it, but for what is a choice between some."""
+    """The flags of a dataclass and of those nested in it, but for choices between dataclasses (see
+    `choices`)."""
     kind, said = type(value), comments(type(value))
     for name, hint in typing.get_type_hints(kind, include_extras=True).items():
         if tyro.conf.Suppress in getattr(hint, "__metadata__", ()) or options(hint):

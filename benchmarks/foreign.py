@@ -16,15 +16,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measurements import SBX
-from benchmarks.process import Failed, Python, guard
-from benchmarks.suite import PEERS
+from benchmarks.process import PEERS, Failed, Python, Terminated, guard, peers_python
 from rl.record import Record
 
 
 def main(out: Path, script: str, words: list[str]) -> None:
     own, seed = words[:-2], int(words[-1])  # ..., --seed N
     steps, task = (own[own.index(flag) + 1] for flag in ("--steps", "--env"))
-    python = Python(os.environ.get("SPEED_PEERS", ".venv-peers/bin/python"), SBX, "--peers")
+    python = Python(peers_python(), SBX, "--peers")
     facts = {
         "algorithm": Path(script).stem, "env": task, "config": {"script": script, "words": own},
         "seeds": [seed], "packages": python.versions(), "physics": "gymnasium",
@@ -35,7 +34,11 @@ def main(out: Path, script: str, words: list[str]) -> None:
     else:
         log = Record(out, int(steps), **facts)
     with log:
-        told = listen(log, [os.path.abspath(python.path), str(PEERS / script), *words])
+        try:
+            told = listen(log, [os.path.abspath(python.path), str(PEERS / script), *words])
+        except Terminated:
+            log.update(status="stopped by SIGTERM")  # as a run of ours says it
+            raise
         if not told.get("returns"):
             raise Failed(f"{script} printed no returns")
         log.update(train_s=told.get("train_s", 0.0), eval_returns=[told["returns"]], status="done")

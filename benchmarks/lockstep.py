@@ -22,7 +22,7 @@ from benchmarks.process import ROOT, Failed, guard
 from envs.locomotion.joystick import Joystick
 from envs.physics.native import KEPT
 from envs.simulation import Simulation
-from experiments import play
+from experiments import cli, play
 from experiments.deploy import artefact_of
 from experiments.drive import Args as Drive
 from experiments.drive import together
@@ -45,8 +45,8 @@ class Args:
 
 
 def main(args: Args) -> None:
-    if args.episodes < 1:
-        raise Failed(f"--episodes is {args.episodes}; it needs at least 1.")
+    cli.at_least(1, args, "episodes")
+    about = rows.about()
     env, policy, params = play.load(args.run)
     if not isinstance(env.task, Joystick):
         raise Failed(f"{args.run} is no run of a joystick task.")
@@ -64,7 +64,6 @@ def main(args: Args) -> None:
         name: facts["bridge"][name] / x - 1 for name, x in facts["inside"].items() if x
     }
     print(json.dumps(facts, indent=1))
-    about = {"commit": rows.commit(ROOT), "machine": rows.machine()}
     rows.write(args.results, {"what": args.name, **facts, **about})
 
 
@@ -109,17 +108,25 @@ def states(model: mujoco.MjModel, rows: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 def driven(task: Joystick, env: Simulation, path: Path, inside: Any) -> Any:
     """The same through the bridge: rewards and errors [T, E] of what its log says happened."""
-    episodes, dt = len(inside["qpos"]), env.control_dt
+    log = bridged(env, path, inside["qpos"], inside["qvel"], inside["command"])
+    return judged(task, env, log, len(inside["qpos"]))
+
+
+def bridged(
+    env: Simulation, path: Path, qpos: np.ndarray, qvel: np.ndarray, command: np.ndarray
+) -> dict[str, np.ndarray]:
+    """The log of an artefact and a simulated robot: episodes begun at [E, ...] one after another,
+    under commands [T, E, C]."""
+    dt, hz = env.control_dt, 1 / float(env.task.model().opt.timestep)
     with tempfile.TemporaryDirectory() as folder:
         starts, script, log = (Path(folder) / name for name in ("s.npz", "c.csv", "log.npz"))
-        np.savez(starts, qpos=inside["qpos"], qvel=inside["qvel"])
-        commands = inside["command"].swapaxes(0, 1).reshape(-1, 3)  # episode after episode
-        times = dt * np.arange(len(commands))
-        np.savetxt(script, np.column_stack([times, commands]), "%.9g", ",")
-        seconds = env.horizon * dt
-        together(path, script, log, Drive(path, seconds=seconds), "--starts", str(starts))
-        found = dict(np.load(log))
-    return judged(task, env, found, episodes)
+        np.savez(starts, qpos=qpos, qvel=qvel)
+        asked = command.swapaxes(0, 1).reshape(len(qpos) * env.horizon, -1)
+        times = dt * np.arange(len(asked))
+        np.savetxt(script, np.column_stack([times, asked]), "%.9g", ",")
+        more = "--starts", str(starts), "--hz", str(hz)
+        together(path, script, log, Drive(path, seconds=env.horizon * dt), *more)
+        return dict(np.load(log))
 
 
 def judged(task: Joystick, env: Simulation, log: Any, episodes: int) -> Any:
@@ -143,17 +150,15 @@ def judged(task: Joystick, env: Simulation, log: Any, episodes: int) -> Any:
         after = jax.vmap(read)(qpos, qvel, force)
         return jax.lax.scan(tick, start.episode, (after, targets, command))[1]
 
-    shape = env.horizon, episodes
-    found = {name: np.zeros(shape) for name in ("reward", *ERRORS)}
+    shape, told = (env.horizon, episodes), ("reward", *ERRORS)
+    found = {name: np.zeros(shape) for name in told}
     found["alive"] = np.zeros(shape, bool)
     for e in range(episodes):
         mine = log["episode"] == e
         count = int(mine.sum())
-        lived = {n: log[n][mine] for n in ("qpos", "qvel", "torque", "targets", "command")}
-        whole = [np.concatenate([x, x[-1:].repeat(env.horizon - count, 0)]) for x in lived.values()]
-        for name, x in zip(
-            ("reward", "velocity_error2", "turn_error2"), replay(*whole), strict=True
-        ):
+        logged = [log[name][mine] for name in ("qpos", "qvel", "torque", "targets", "command")]
+        whole = [np.concatenate([x, x[-1:].repeat(env.horizon - count, 0)]) for x in logged]
+        for name, x in zip(told, replay(*whole), strict=True):
             found[name][:, e] = x
         found["alive"][:count, e] = True
     return found

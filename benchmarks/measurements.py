@@ -10,10 +10,8 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from benchmarks.process import LONG, ROOT, Failed, Python, trained
-from benchmarks.rows import Run
+from benchmarks.process import LONG, PEERS, ROOT, Failed, Python, Run, peers_python, trained
 
-PEERS = ROOT / "benchmarks" / "peers"
 OURS = ("jax", "jaxlib", "flax", "mujoco")
 ENVPOOL = ("envpool", "numpy")
 SBX = ("sbx-rl", "stable-baselines3", "jax", "gymnasium", "mujoco")
@@ -29,11 +27,9 @@ class Args:
     group: Annotated[
         Literal["physics", "rollout", "ppo", "sac", "td3", "seeds"], tyro.conf.Positional
     ]
-    pairs: int | None = None  # of runs for each row (default: 5, and 3 of ppo/*/vs-sbx-default)
+    pairs: int | None = None  # of runs for each row (5, or 3 of ppo/*/vs-sbx-default, seeds/*)
     only: str = ""  # measure only the rows whose name contains this
-    peers: str = field(  # Python that has EnvPool and SBX ($SPEED_PEERS)
-        default_factory=lambda: os.environ.get("SPEED_PEERS", ".venv-peers/bin/python")
-    )
+    peers: str = field(default_factory=peers_python)  # that has EnvPool and SBX ($SPEED_PEERS)
     playground: str = field(  # Python that has MuJoCo Playground ($SPEED_PLAYGROUND)
         default_factory=lambda: os.environ.get("SPEED_PLAYGROUND", ".venv-playground/bin/python")
     )

@@ -2,9 +2,9 @@
 
 python -m benchmarks.modes data/panda-pick-cube.npz --out modes.png
 
-An episode is what the tool's path is off the straight way, to the thing it moves and on from there;
-or, of a thing that is pushed, how far the tool goes round it.  The expert's ways are unseen by who
-clusters.
+An episode is described by how far the tool's path strays from a straight line, to the object and
+on from there; of a pushed object, by how far the tool goes round it.  The clustering does not see
+which way the expert chose.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """Do the tests notice when the code is wrong?  python -m benchmarks.mutate --count 10
 
 Lines of the core are changed at random, one at a time, in a copy: an operator for its opposite, a
-comparison turned round, a number moved, a condition negated.  The tests that reach the file are
-run, the nearest first, until one fails; a change that none notices has survived.
+comparison turned round, a number moved, a sign or a `not` dropped.  The tests that reach the file
+are run, the nearest first, until one fails; a change that none notices has survived.
 """
 
 import ast
@@ -51,16 +51,16 @@ class Args:
 class Change(NamedTuple):
     path: str
     line: int
-    before: str
-    after: str  # the whole file's text
+    was: str
+    text: str  # the whole file's
 
 
 def main(args: Args) -> None:
     rng, survived = random.Random(args.seed), 0
     for number in range(1, args.count + 1):
         change = drawn(rng)
-        lines = change.after.splitlines()
-        row = {"where": f"{change.path}:{change.line}", "was": change.before.strip(),
+        lines = change.text.splitlines()
+        row = {"where": f"{change.path}:{change.line}", "was": change.was.strip(),
                "is": lines[change.line - 1].strip(), **judged(change, args)}  # fmt: skip
         survived += not row["caught_by"]
         print(f"{number:3} {row['where']}: {row['was']}\n    -> {row['is']}", flush=True)
@@ -78,9 +78,18 @@ def drawn(rng: random.Random) -> Change:
     while True:
         path, line = rng.choice(lines)
         if found := [x for x in changes(path.read_text()) if x[0] == line + 1]:
-            _, after = rng.choice(found)
-            before = path.read_text().splitlines()[line]
-            return Change(str(path.relative_to(ROOT)), line + 1, before, after)
+            _, text = rng.choice(found)
+            was = path.read_text().splitlines()[line]
+            if parses(text):
+                return Change(str(path.relative_to(ROOT)), line + 1, was, text)
+
+
+def parses(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return False
+    return True
 
 
 def changes(text: str) -> Iterator[tuple[int, str]]:
@@ -111,8 +120,8 @@ def changes(text: str) -> Iterator[tuple[int, str]]:
             yield from swapped(node.values[0], node.values[1], type(node.op))
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.Not | ast.Invert):
             first = starts[node.lineno - 1] + node.col_offset
-            last = starts[node.operand.lineno - 1] + node.operand.col_offset
-            yield node.lineno, (code[:first] + code[last:]).decode()
+            last = first + (len("not") if isinstance(node.op, ast.Not) else 1)
+            yield node.lineno, (code[:first] + code[last:].lstrip(b" ")).decode()
         elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
             first = starts[node.lineno - 1] + node.col_offset
             last = starts[(node.end_lineno or 1) - 1] + (node.end_col_offset or 0)
@@ -135,7 +144,7 @@ def judged(change: Change, args: Args) -> dict[str, object]:
         for name in told.stdout.splitlines():
             (Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, Path(folder) / name)
-        (Path(folder) / change.path).write_text(change.after)
+        (Path(folder) / change.path).write_text(change.text)
         words = [sys.executable, "-m", "pytest", "-x", "-q", "-n", str(args.jobs), "--dist",
                  "loadfile", "--no-loadscope-reorder", "-p", "no:cacheprovider",
                  *reaching(change.path)]  # fmt: skip
@@ -154,7 +163,7 @@ def judged(change: Change, args: Args) -> dict[str, object]:
 
 
 def reaching(path: str) -> list[str]:
-    """Files of tests that import a module, those first that do so by fewest others on the way."""
+    """Files of tests that import a module: those of its name, then by how few files are between."""
     found = {}
     for test in sorted((ROOT / "tests").glob("test_*.py")):
         if (steps := steps_to(test, path)) is not None:

@@ -42,15 +42,15 @@ def main(args: Args) -> None:
     measure: dict[str, Callable[[Path], dict[str, Any]]] = {
         "runs": empty_runs, "report": large_report, "smoke": smoke
     }  # fmt: skip
+    about = rows.about()
     with tempfile.TemporaryDirectory() as folder:
         told = measure[args.what](Path(folder))
-    about = {"commit": rows.commit(ROOT), "machine": rows.machine()}
     print(told)
     rows.write(args.results, {"what": f"sweep/{args.what}", **told, **about})
 
 
 def empty_runs(folder: Path) -> dict[str, Any]:
-    """Seconds of a sweep of runs that make one step, less those of planning alone."""
+    """Seconds of a sweep of one-step runs, and of its planning alone."""
     path = suite_of(folder, 1)
     plan = timed("run", path, "--dry-run", "--runs", folder / "runs")
     whole = timed("run", path, "--engine", "inline", "--runs", folder / "runs")

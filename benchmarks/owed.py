@@ -62,8 +62,11 @@ class Args:
 def main(args: Args) -> None:
     entries = read(args.file)
     told = {name: getattr(args, name) for name in ("what", "takes", "bar", "command")}
-    if args.do != "add" and (extra := [name for name, value in told.items() if value]):
+    given = told | {"note": args.note}
+    if args.do != "add" and (extra := [name for name, value in given.items() if value]):
         raise ValueError(f"--{extra[0]} goes with owed add.")
+    if args.do != "paid" and args.number:
+        raise ValueError("A number goes with owed paid.")
     if args.do == "add":
         if lacking := [name for name, value in told.items() if not value]:
             raise ValueError(f"owed add takes --{lacking[0]} too.")

@@ -12,9 +12,11 @@ import numpy as np
 import tyro
 from matplotlib.figure import Figure
 
+import envs
 from benchmarks.process import guard
 from envs import render
-from experiments import drive, drive_walker
+from envs.locomotion.joystick import Joystick
+from experiments import cli, drive, drive_walker
 from experiments.deploy import artefact_of
 from rl import artefact, runs
 
@@ -29,7 +31,11 @@ class Args:
 
 
 def main(args: Args) -> None:
-    found = artefact.read(artefact_of(args.run, runs.read_manifest(args.run)["seeds"][0]))
+    cli.at_least(1, args, "moments")
+    facts = runs.read_manifest(args.run)
+    if not isinstance(envs.make_task(facts["env"]), Joystick):
+        raise ValueError(f"{args.run} is no run of a joystick task.")
+    found = artefact.read(artefact_of(args.run, facts["seeds"][0]))
     with tempfile.TemporaryDirectory() as folder:
         drive.main(drive.Args(args.run, video=False, out=Path(folder)))
         log = dict(np.load(Path(folder) / "drive.npz"))

@@ -87,6 +87,14 @@ def begun(folder: Path) -> dict[Path, tuple[int, ...]]:
     return found
 
 
+def facts_of(out: Path) -> dict[str, Any]:
+    """A run's manifest, or nothing."""
+    try:
+        return runs.read_manifest(out)
+    except (ValueError, OSError):
+        return {}
+
+
 def look(unit: Unit) -> tuple[State, str]:
     """How far a run is, and what more there is to say of it."""
     return ("held", "another process makes it") if held(unit.claim) else found(unit.out)

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from benchmarks.rows import Run
-
+Run = dict[str, Any]  # what a process tells of itself, at least its `value`
 ROOT = Path(__file__).resolve().parent.parent
+PEERS = ROOT / "benchmarks" / "peers"
 PATIENCE = 300.0  # s for a process that steps; MJX on CPU has been seen to stall
 LONG = 3600.0  # s for one that trains
 VERSIONS = """
@@ -30,9 +30,17 @@ class Failed(Exception):
     """A process of a measurement that gave no result; says which, why, and how to mend it."""
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a program as Ctrl-C does."""
+
+
+def terminate(*_: Any) -> NoReturn:
+    raise Terminated
+
+
 def guard(main: Callable[[], None]) -> None:
     """Call `main`: what its user can mend is one sentence, and SIGTERM ends it as Ctrl-C does."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, terminate)
     try:
         main()
     except BrokenPipeError:
@@ -46,7 +54,7 @@ def guard(main: Callable[[], None]) -> None:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """What is asked of this process by SIGINT or SIGTERM meanwhile, it does afterwards."""
+    """Put off SIGINT and SIGTERM until the block ends."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -60,6 +68,11 @@ def undisturbed() -> Iterator[None]:
             signal.signal(number, handler)
         for number in asked:
             signal.raise_signal(number)
+
+
+def peers_python() -> str:
+    """The path of the Python that has EnvPool and SBX, where no flag names another."""
+    return os.environ.get("SPEED_PEERS", ".venv-peers/bin/python")
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ def gather(args: Args) -> tuple[Suite | None, Collected]:
     if rest or first.endswith(".jsonl") or (is_path and not first.endswith(".toml")):
         return None, collect.collect(map(Path, args.what))
     named = suite.read(first)
-    kept = suite.ROOT / "results" / f"{named.name}.jsonl"
+    kept = suite.HERE / "results" / f"{named.name}.jsonl"
     return named, gathered(named, args.runs, [kept] if kept.exists() else [])
 
 

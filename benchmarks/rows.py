@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-Run = dict[str, Any]
+from benchmarks.process import ROOT, Run
 
 
 class Pair(TypedDict):
@@ -76,6 +76,11 @@ def write(path: Path, one: dict[str, Any]) -> None:
     fresh = path.with_suffix(".partial")
     fresh.write_text("".join(json.dumps(rows[what]) + "\n" for what in sorted(rows)))
     os.replace(fresh, path)
+
+
+def about() -> dict[str, Any]:
+    """What every row tells of where it was measured, to be asked before that."""
+    return {"commit": commit(ROOT), "machine": machine()}
 
 
 def machine() -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Literal
@@ -16,7 +16,7 @@ from benchmarks import suite as suites
 from benchmarks.engines import Cluster, Engine, Inline, Processes
 from benchmarks.measurements import SBX
 from benchmarks.plan import Unit, units
-from benchmarks.process import Python
+from benchmarks.process import Python, peers_python
 from benchmarks.scores import gathered, score
 from benchmarks.suite import Suite, arguments, pairs_of
 from benchmarks.sweep import Progress, Wanted, begin, sweep
@@ -38,7 +38,7 @@ class Args:
     retries: int = 2  # times that a run which was killed is taken up again
     dry_run: bool = False  # show what would be done
     address: str = ""  # of a Ray cluster; none: one of this machine
-    peers: Path = Path(os.environ.get("SPEED_PEERS", ".venv-peers/bin/python"))
+    peers: Path = field(default_factory=lambda: Path(peers_python()))
     runs: Path = Path("runs")
 
 
@@ -46,6 +46,8 @@ def main(args: Args) -> None:
     suite = suites.read(args.suite)
     if args.seeds < 0:
         raise ValueError(f"--seeds is {args.seeds}; it takes a count, or 0 for the suite's.")
+    if args.seeds and args.stop:
+        raise ValueError(f"--seeds goes without --stop {args.stop}, which says how many it takes.")
     progress = carry_out(args, suite, lambda: arms(suite, args))
     if args.dry_run:
         if suite.about:
@@ -62,7 +64,7 @@ def carry_out(args: Args, suite: Suite, wanted: Callable[[], Wanted]) -> Progres
     if args.jobs < 0 or args.retries < 0:
         raise ValueError("--jobs and --retries take no number below 0.")
     usable(args.runs)
-    jobs, before = args.jobs or room(suite, args), begin(units(suite, wanted(), args.runs))
+    jobs, before = room(suite, args), begin(units(suite, wanted(), args.runs))
     rates = Rates(suite, before.done, 0.0 if args.engine == "inline" else START)
     print(planned(suite, before, rates, jobs), flush=True)
     missing = ", ".join(lacking(before.waiting))
@@ -115,11 +117,12 @@ def usable(folder: Path) -> None:
 
 
 def room(suite: Suite, args: Args) -> int:
-    """Runs that cores and memory have room for."""
+    """Runs at a time: as many as are asked for, or as cores and memory have room for."""
     if args.engine == "inline":
         return 1
     cores = len(os.sched_getaffinity(0)) // suite.threads
-    return max(min(cores, int(psutil.virtual_memory().available / 1e9 / suite.memory_gb)), 1)
+    fit = int(psutil.virtual_memory().available / 1e9 / suite.memory_gb)
+    return args.jobs or max(min(cores, fit), 1)
 
 
 def engine_of(args: Args, suite: Suite, jobs: int) -> Engine:

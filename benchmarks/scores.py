@@ -21,7 +21,7 @@ class Scores:
     agents: tuple[str, ...]
     runs: dict[Arm, tuple[Result, ...]]  # in order of seeds
     ranges: dict[str, tuple[float, float]]  # returns that score 0 and 1
-    ranged: bool  # by who made the suite; or by the least and the greatest return of all runs
+    ranged: bool  # whether the suite gives all ranges; else they are the least and greatest return
     last: int  # evaluations that a score is the mean of
     what: Measure = "return"  # and what of their episodes
 
@@ -86,9 +86,11 @@ def gathered(suite: Suite, where: Path, records: Sequence[Path] = ()) -> Collect
 def score(results: Iterable[Result], suite: Suite | None, last: int = 1) -> Scores:
     """Results by task and agent, those of a suite in its order and with its ranges."""
     runs: dict[Arm, list[Result]] = {}
-    for result in results if suite else ():
-        runs.setdefault(result.arm, []).append(result.by(suite.score if suite else "return"))
-    runs = runs or _apart(list(results))
+    if suite:
+        for result in results:
+            runs.setdefault(result.arm, []).append(result.by(suite.score))
+    else:
+        runs = _apart(list(results))
     tasks, agents = (tuple(dict.fromkeys(arm[i] for arm in sorted(runs))) for i in (0, 1))
     ranges: dict[str, tuple[float, float]] = {}
     if suite:

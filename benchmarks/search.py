@@ -1,7 +1,7 @@
 """python -m benchmarks search SUITE --agent NAME --over FLAG=A,B ...: settings of an agent, tried.
 
 Every combination, or as many random ones, learns from a few seeds; the best of them learns again
-from fresh ones, for what was chosen is better than it would be by chance alone.
+from fresh ones: the best of many scores higher in the search than it is worth.
 """
 
 import re
@@ -132,13 +132,13 @@ def draw(flag: str, values: str, rng: np.random.Generator, real: Collection[str]
         raise ValueError(
             f"--over {flag}={values}: a range is LOW..HIGH or, above 0, LOW..HIGH:log; LOW is less."
         ) from error
-    is_whole = flag.replace("-", "_") not in real and all(
+    integer = flag.replace("-", "_") not in real and all(
         end.lstrip("-").isdigit() for end in ends.split("..")
     )
-    if is_whole and not scale:
+    if integer and not scale:
         return str(rng.integers(int(low), int(high) + 1))
     drawn = np.exp(rng.uniform(*np.log([low, high]))) if scale else rng.uniform(low, high)
-    return f"{drawn:.0f}" if is_whole else f"{drawn:.3g}"
+    return f"{drawn:.0f}" if integer else f"{drawn:.3g}"
 
 
 def is_whole(scores: Scores, agent: str, trial: Suite, seeds: int) -> bool:

@@ -10,11 +10,12 @@ from typing import Literal
 import tyro
 
 import envs
+from benchmarks import rows
 from benchmarks.process import ROOT, Failed, guard
 from benchmarks.walking import judged, tell
 from envs.locomotion.footstand import Footstand
 from envs.locomotion.getup import Getup
-from experiments import play
+from experiments import cli, play
 from rl import runs
 
 
@@ -31,6 +32,8 @@ class Args:
 
 
 def main(args: Args) -> None:
+    cli.at_least(1, args, "episodes")
+    about = rows.about()
     env, policy, params = play.load(args.run, args.seed)
     task = env.task
     if not isinstance(task, Getup | Footstand):
@@ -44,7 +47,7 @@ def main(args: Args) -> None:
         "up": float((found.metrics["up"] > 0).mean()),
         "standing": float(found.metrics["stands"].mean()),  # share of the time
     }
-    tell(facts, args.name, args.results)
+    tell(facts, about, args.name, args.results)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ python -m benchmarks.stepping {physics,rollout,compile} --env HalfCheetah-v5 --w
 `compile`, the seconds from the environment's name to a compiled rollout.
 """
 
+import itertools
 import json
 import time
 from collections.abc import Callable
@@ -98,7 +99,7 @@ def compiled_physics(env: Simulation, worlds: int, key: Key) -> tuple[Callable, 
 
 def rate(advance: Callable, state: Any, steps: int, seconds: float) -> float:
     """Steps/s of calling `advance` over and over for `seconds`, after one call to warm up."""
-    keys = iter(jax.random.split(jax.random.key(1), 10_000))
+    keys = itertools.cycle(jax.random.split(jax.random.key(1), 10_000))
     state = jax.block_until_ready(advance(state, next(keys)))[0]
     begin, done = time.perf_counter(), 0
     while time.perf_counter() - begin < seconds:

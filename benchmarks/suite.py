@@ -4,7 +4,6 @@ import io
 import json
 import re
 import tomllib
-from collections.abc import Iterator
 from contextlib import redirect_stderr
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
@@ -16,12 +15,14 @@ from typing import Any, Literal, get_type_hints
 
 from typeguard import TypeCheckError, check_type
 
+from benchmarks.flags import Flag
+from benchmarks.process import PEERS
 from experiments import cli
 from rl import manifest
 from rl.adastop import AdaStop, Pair
 
-ROOT = Path(__file__).parent
-SUITES, PEERS, PUBLISHED = ROOT / "suites", ROOT / "peers", ROOT / "published.json"
+HERE = Path(__file__).parent
+SUITES, PUBLISHED = HERE / "suites", HERE / "published.json"
 NAME = re.compile(r"\w[\w.,=+-]*")  # of an agent: it names a directory
 MODULE = re.compile(r"\w+(\.\w+)*")
 OWN = {*manifest.HOST, "env", "steps"}  # flags that a sweep gives by itself
@@ -158,6 +159,8 @@ def check(suite: Suite, where: str) -> None:
             raise ValueError(f"{at}: a name has letters, digits and -_.,=+ alone, no sign first.")
         if sum(map(bool, (agent.experiment, agent.script, agent.published))) != 1:
             raise ValueError(f"{at} takes one of experiment, script and published.")
+        if agent.published and suite.score != "return":
+            raise ValueError(f"{at}: returns are published, and the suite scores {suite.score}.")
         for task in suite.tasks:
             if steps_of(suite, agent, task) < 1:
                 raise ValueError(f"{at} has no steps on {task}, nor has the suite.")
@@ -200,7 +203,9 @@ def resolve(suite: Suite, name: str, task: str) -> tuple[str, tuple[str, ...], s
     flags = suite.tasks[task].flags | agent.flags if agent.experiment else agent.flags
     steps = str(steps_of(suite, agent, task))
     chosen = ("--agent", agent.agent) if agent.agent else ()
-    words = ("--env", task, *chosen, *_spelt(flags), "--steps", steps, *agent.words)
+    given = [Flag(f"--{name.replace('_', '-')}", value) for name, value in flags.items()]
+    spelt = [word for flag in given for word in flag.words]
+    words = ("--env", task, *chosen, *spelt, "--steps", steps, *agent.words)
     if agent.script:
         script, *own = agent.script.split()
         _check_script(script, flags)
@@ -208,18 +213,6 @@ def resolve(suite: Suite, name: str, task: str) -> tuple[str, tuple[str, ...], s
         return script, (*own, *words), manifest.identity(config)
     program = agent.experiment if "." in agent.experiment else f"experiments.{agent.experiment}"
     return program, words, manifest.identity(manifest.plain(arguments(program, words)))
-
-
-def _spelt(flags: Flags) -> Iterator[str]:
-    """Flags as a command line has them."""
-    for name, value in flags.items():
-        above, _, last = name.replace("_", "-").rpartition(".")
-        above += "." if above else ""
-        if isinstance(value, bool):
-            yield f"--{above}{last if value else f'no-{last}'}"
-        else:
-            yield f"--{above}{last}"
-            yield from map(str, value if isinstance(value, list | tuple) else [value])
 
 
 @cache

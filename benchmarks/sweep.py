@@ -21,7 +21,7 @@ class Progress:
     """What a sweep has come to; it can be made again from the run directories at any time."""
 
     waiting: deque[Unit] = field(default_factory=deque)
-    running: list[Unit] = field(default_factory=list)
+    running: dict[Unit, str | None] = field(default_factory=dict)  # and when a try before ended
     elsewhere: list[Unit] = field(default_factory=list)  # made by another driver, or one that died
     done: list[Unit] = field(default_factory=list)
     made: int = 0  # of those that are done, by this driver
@@ -31,21 +31,16 @@ class Progress:
     def units(self) -> list[Unit]:
         return [*self.done, *self.failed, *self.running, *self.elsewhere, *self.waiting]
 
-    @property
-    def count(self) -> int:
-        parts = self.done, self.failed, self.running, self.elsewhere, self.waiting
-        return sum(map(len, parts))
-
 
 def begin(units: list[Unit]) -> Progress:
     """What of these is done, and what is to do."""
     progress = Progress()
     for unit in units:
-        sort(progress, unit)
+        place(progress, unit)
     return progress
 
 
-def sort(progress: Progress, unit: Unit) -> None:
+def place(progress: Progress, unit: Unit) -> None:
     """Put a unit that does not run where it belongs."""
     state, why = plan.look(unit)
     match state:
@@ -78,14 +73,13 @@ def sweep(
                 submit(progress, engine)
             ended = engine.poll()
             for unit, code in ended:
-                progress.running.remove(unit)
                 settle(progress, unit, code, tries, retries)
                 if len(unit.seeds) > 1:  # of which a part may have fitted in memory
                     grow(progress, plan.units(suite, {unit.arm: unit.seeds}, where))
             if time.monotonic() - looked > ELSEWHERE:
                 others, progress.elsewhere = progress.elsewhere, []
                 for unit in others:
-                    sort(progress, unit)
+                    place(progress, unit)
                 looked = time.monotonic()
             if ended and (then := wanted()) != now:
                 grow(progress, plan.units(suite, then, where))
@@ -102,9 +96,10 @@ def sweep(
 def submit(progress: Progress, engine: Engine) -> None:
     """Begin the next run; one that cannot even begin has failed."""
     unit = progress.waiting.popleft()
+    before = plan.facts_of(unit.out).get("ended")
     try:
         engine.submit(unit)
-        progress.running.append(unit)
+        progress.running[unit] = before
     except OSError as error:  # as of a full disk
         progress.failed[unit] = f"cannot begin: {error}"
 
@@ -114,12 +109,15 @@ def settle(
 ) -> None:
     """What became of a run whose process has ended."""
     state, status = plan.look(unit)
-    if status == "stopped by Ctrl-C":  # as who is asked in this process takes it for himself
+    if plan.facts_of(unit.out).get("ended") == progress.running.pop(unit):
+        status = ""  # of the try before
+    # Ctrl-C in a run means that its user wants the sweep to stop.
+    if status == "stopped by Ctrl-C":
         raise KeyboardInterrupt
     died = code is None or code < 0 or status.startswith("stopped") or code == 0
     if state in ("done", "held", "damaged"):
         progress.made += state == "done"
-        sort(progress, unit)
+        place(progress, unit)
     elif died and tries[unit] < retries:
         tries[unit] += 1
         progress.waiting.appendleft(unit)
@@ -134,7 +132,7 @@ def grow(progress: Progress, units: list[Unit]) -> None:
     known = set(progress.units)
     for unit in units:
         if unit not in known:
-            sort(progress, unit)
+            place(progress, unit)
 
 
 def last_words(unit: Unit, code: int | None) -> str:

@@ -17,7 +17,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.plan import Arm, Unit
+from benchmarks.collect import SPENT
+from benchmarks.plan import Arm, Unit, facts_of
 from benchmarks.suite import Suite
 from benchmarks.sweep import Progress
 from rl import runs
@@ -26,17 +27,9 @@ START = 6.0  # s before the clock of a run in a process of its own begins, about
 TAIL = 20_000  # bytes of a file in which its last whole line lies
 
 
-def facts_of(out: Path) -> dict[str, Any]:
-    """A run's manifest, or nothing."""
-    try:
-        return runs.read_manifest(out)
-    except (ValueError, OSError):
-        return {}
-
-
 def seconds(facts: Mapping[str, Any]) -> float:
     """That a run took in all."""
-    return sum(facts.get(f"{on}_s", 0.0) for on in ("compile", "train", "evaluate", "save"))
+    return sum(facts.get(f"{on}_s", 0.0) for on in SPENT)
 
 
 class Rates:
@@ -152,7 +145,8 @@ class Watch:
         ended = [unit for unit in (*progress.done, *progress.failed) if unit not in self._told]
         for unit in ended:
             self._told.add(unit)
-            self.rates.learn(unit)
+            if unit not in progress.failed:
+                self.rates.learn(unit)
         rest = progress.waiting or progress.running or progress.elsewhere
         if self._live:
             if ended or not rest or time.monotonic() - self._drawn > 0.5:
@@ -175,7 +169,7 @@ class Watch:
         failed = f", {len(progress.failed)} failed" if progress.failed else ""
         others = len(progress.elsewhere)
         shared = f", {others} made by another process" if others else ""
-        return f"{len(progress.done)} of {progress.count} runs{failed}{shared}{left}"
+        return f"{len(progress.done)} of {len(progress.units)} runs{failed}{shared}{left}"
 
     def _table(self, progress: Progress) -> Group:
         table = Table(box=None, pad_edge=False)

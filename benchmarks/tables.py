@@ -110,12 +110,11 @@ def returns(scores: Scores) -> Table:
 
 def aggregates(scores: Scores) -> Table:
     """IQM and the like of each agent over the tasks that all have."""
-    tasks, rows, counts = scores.common(scores.agents), [], {}
+    tasks, rows = scores.common(scores.agents), []
     for agent in scores.agents:
         found = scores.normalised(agent, tasks)
         if not found.size:
             continue
-        counts[agent] = len(found)
         cells = []
         for statistic in AGGREGATES.values():
             low, high = stats.bootstrap(statistic, found, times=TIMES)
@@ -184,7 +183,7 @@ def difference(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float, floa
 
 
 def missing(scores: Scores, suite: Suite) -> Table:
-    """What a suite asks for and is not there."""
+    """Seeds that a suite asks for and that have not been run."""
     rows = []
     for task in suite.tasks:
         for name, agent in suite.agents.items():
@@ -201,7 +200,7 @@ def runtimes(scores: Scores) -> Table:
         if not any(sum(run.took.values()) for run in runs):
             continue
         took = {on: [run.took.get(on, np.nan) for run in runs] for on in ("compile", "train")}
-        rate = [run.steps[-1] / run.took["train"] for run in runs if run.took.get("train")]
+        rate = [x.steps[-1] / x.took["train"] for x in runs if x.steps and x.took.get("train")]
         memory = [run.about.get("memory_gb") or np.nan for run in runs]
         cells = [*took.values(), rate, memory]
         rows.append((task, agent, *(number(float(np.median(x))) if x else "-" for x in cells)))
@@ -232,7 +231,7 @@ def configurations(scores: Scores) -> Table:
         if own[0].config:
             first.setdefault(agent, dict(manifest.flat(own[0].config)))
     names = sorted({name for config in first.values() for name in config})
-    own = ("env", "seed", "out", "resume")
+    own = {"env", *manifest.HOST}
     rows = []
     for name in names:
         values = [str(config.get(name, "-")) for config in first.values()]

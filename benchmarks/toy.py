@@ -27,9 +27,6 @@ class Args:
     seeds: int = 1
     threads: int = 0
     video: bool = True
-    track: str = ""
-    save_s: float = 0.0
-    when_full: str = "go-on"
     out: Path = Path("runs/toy")
     resume: Path | None = None
     pause: float = 0.0  # s of a step

@@ -20,7 +20,7 @@ from envs.locomotion.joystick import Joystick
 from envs.locomotion.push import Pushes
 from envs.locomotion.sim_to_real import KICKS
 from envs.simulation import Simulation
-from experiments import play
+from experiments import cli, play
 from rl import runs
 from rl.policy import Policy
 from rl.types import Params
@@ -44,6 +44,8 @@ class Args:
 
 
 def main(args: Args) -> None:
+    cli.at_least(1, args, "episodes")
+    about = rows.about()
     env, policy, params = play.load(args.run, args.seed)
     if not isinstance(env.task, Joystick):
         raise Failed(f"{args.run} is no run of a joystick task.")
@@ -60,15 +62,13 @@ def main(args: Args) -> None:
         "falls": facts.pop("ended_early"),
         "reached": reached(args.run, args.target),
     }
-    tell(facts, args.name, args.results)
+    tell(facts, about, args.name, args.results)
 
 
 def judged(
     env: Simulation, policy: Policy, params: Params, episodes: int
 ) -> tuple[Any, dict[str, Any]]:
     """`play.judged` on the host, and what of it is told of any task."""
-    if episodes < 1:
-        raise ValueError(f"--episodes is {episodes}; it needs at least 1.")
     try:
         found = jax.device_get(
             jax.jit(lambda params: play.judged(env, policy, params, episodes))(params)
@@ -82,11 +82,10 @@ def judged(
     return found, told
 
 
-def tell(facts: dict[str, Any], name: str, path: Path) -> None:
-    """Print facts, and write them as a row of `path` if it has a name."""
+def tell(facts: dict[str, Any], about: dict[str, Any], name: str, path: Path) -> None:
+    """Print facts, and write them with `rows.about` as a row of `path` if it has a name."""
     print(json.dumps(facts))
     if name:
-        about = {"commit": rows.commit(ROOT), "machine": rows.machine()}
         rows.write(path, {"what": name, **facts, **about})
 
 
@@ -101,8 +100,8 @@ def changed(task: Joystick, args: Args) -> Joystick:
 
 def reached(run: Path, target: float) -> dict[str, float] | None:
     """The first of a run's evaluations, as it trained, with such a return or more."""
-    for row in runs.read_rows(run / "evals.jsonl") if (run / "evals.jsonl").exists() else []:
-        if np.mean(row["eval_return"]) >= target:
+    for row in runs.read_rows(run / "evals.jsonl"):
+        if np.mean(row.get("eval_return", -np.inf)) >= target:  # lacking: it was no number
             return {"return": target, "step": row["step"], "wall_s": row["wall_s"]}
     return None
 

@@ -105,6 +105,7 @@ def test_a_comparison_tells_what_lies_there(
     said = capsys.readouterr().out
     assert "x: A is worse" in said
     assert "half has evals.jsonl and no manifest.json" in said
+    assert all(f"left out only-{x}: only {x.upper()} has it" in said for x in "ab")
     rows = [line[2:-2].split(" | ") for line in said.splitlines() if line.startswith("| ")][2:]
     runs = [told(Path(side)) for side in (a, b)]
     assert [row[:2] for row in rows] == [
@@ -128,7 +129,7 @@ def test_the_exit_status_is_what_was_required(tmp_path: Path) -> None:
     for one, other, no_worse, better in [(a, b, False, False), (b, a, True, True), (a, a, True, 0)]:
         for require, holds in (("no-worse", no_worse), ("better", better)):
             args = compare.Args(one, other, require=require)  # pyright: ignore[reportArgumentType]
-            why = f"--require {require}: 1 of 1 are not"
+            why = f"--require {require} does not hold for 1 of 1 agents"
             with nullcontext() if holds else pytest.raises(SystemExit, match=why):
                 compare.main(args)
 
@@ -139,7 +140,7 @@ def test_agents_are_matched_by_name_or_named(
     for where in ("a/p", "a/q", "b/q", "b/r", "c/s", "d/p"):
         side, agent = where.split("/")
         task = "other" if side == "d" else "task"
-        made(tmp_path / where, [[1, 2]], [[2]], algorithm=agent, env=task)
+        made(tmp_path / where, [[1]], [[2]], algorithm=agent, env=task)
     a, b, c, d = (str(tmp_path / side) for side in "abcd")
     for one, other, heads in [
         (a, b, ["q: A against B"]), (a, a, ["p: A against B", "q: A against B"]),
@@ -153,9 +154,10 @@ def test_agents_are_matched_by_name_or_named(
         (f"{a}:p", d, "no task in common: A has task, B has other"),
         (a, f"{b}:p", f"Nothing that is done was found in {b}:p"),
         (a, str(tmp_path / "e"), "neither a directory nor a file"),
+        (a, a, "Runs of a side have fewer than --last 2 evaluations on task"),
     ]:
         with pytest.raises(ValueError, match=why):
-            compare.main(compare.Args(one, other))
+            compare.main(compare.Args(one, other, last=2))
 
 
 def edited(out: Path, **facts: Any) -> None:

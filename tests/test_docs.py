@@ -218,6 +218,8 @@ def test_a_curve_is_of_the_newest_configuration(tmp_path: Path) -> None:
     assert [*whole] == ["sac"]
     assert [(x.seed, x.curve) for x in tasks["T"]] == [(0, (1, 3)), (1, (3, 5))]
     assert docs.ends(tasks).splitlines()[-1] == "| T | 2 | 2,000 | 4 | 3 to 5 | 0123456+ |"
+    unknown = [replace(x, about={"git": {"commit": None}}) for x in tasks["T"]]
+    assert docs.ends({"T": unknown}).endswith("| unknown |")
     assert "(sac.png)" in docs.curve(docs.NAMED["sac"], tasks)
     axes = docs.figure(tasks).axes[0]
     np.testing.assert_allclose(axes.lines[0].get_xydata(), [[1, 2], [2, 4]])

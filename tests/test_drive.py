@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import picture
 from experiments import drive
 
 ROOT = Path(__file__).parent.parent
@@ -28,6 +29,19 @@ WALKER = POLICIES / "go2-joystick-flat"
 def test_a_drive_that_makes_no_sense_is_refused(run: Path, more: dict, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         drive.main(drive.Args(run, **more))
+
+
+@pytest.mark.parametrize(
+    ("run", "moments", "why"),
+    [
+        (POLICIES / "panda-reach", 4, "panda-reach is no run of a joystick task"),
+        (POLICIES / "go2-getup", 4, "go2-getup is no run of a joystick task"),
+        (WALKER, 0, "--moments is 0; it needs at least 1"),
+    ],
+)
+def test_a_picture_of_what_has_no_joystick_is_refused(run: Path, moments: int, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        picture.main(picture.Args(run, moments=moments))
 
 
 def test_a_drive_takes_a_name_of_its_own(tmp_path: Path) -> None:

@@ -1,17 +1,25 @@
-"""A lost worker of a cluster loses no run; smoke, killed at random, is as if it had not been."""
+"""A lost worker of a cluster loses no run; smoke, killed at random, is as if it had not been.
 
+Who was asked to stop, and by whom, is told apart.
+"""
+
+import json
 import random
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
-from benchmarks import run
+from benchmarks import engines, foreign, run
+from benchmarks.plan import Unit
+from benchmarks.process import Python, guard
+from rl import runs
 from tests.test_sweep import ROOT, args, manifests, results, toys
 
 
@@ -53,6 +61,53 @@ def test_a_cluster_that_loses_workers_makes_every_run_once(tmp_path: Path) -> No
     run.main(args(tmp_path, name))
     assert disturbed == results(tmp_path)
     assert len(disturbed) == 8
+
+
+def test_a_stop_of_an_earlier_try_ends_no_sweep(tmp_path: Path) -> None:
+    name = toys(tmp_path, seeds=1)
+    run.main(args(tmp_path, name))
+    path = tmp_path / "runs" / next(iter(manifests(tmp_path))) / "manifest.json"
+    facts = json.loads(path.read_text()) | {"status": "stopped by Ctrl-C"}
+    facts["argv"] += ["--bonus", "9"]  # which its configuration has not: it is not resumed
+    path.write_text(json.dumps(facts))
+    with pytest.raises(SystemExit, match=r"(?s)1 of 4 runs failed:.*resume it with the commit"):
+        run.main(args(tmp_path, name))
+
+
+@pytest.fixture
+def sigterm() -> Iterator[None]:
+    """What is done at SIGTERM is left as it was."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("sigterm")
+def test_a_peer_that_is_ended_was_not_stopped_by_its_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words, out = ["--env", "Hopper-v5", "--steps", "1", "--seed", "0"], tmp_path / "run"
+    monkeypatch.setattr(Python, "versions", lambda self: {})
+    for number, name in ((signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C")):
+        monkeypatch.setattr(foreign, "listen", lambda *_, n=number: signal.raise_signal(n))
+        with pytest.raises(SystemExit):
+            guard(lambda: foreign.main(out, "sbx_ppo.py", words))
+        assert runs.read_manifest(out)["status"] == f"stopped by {name}"
+
+
+def test_ctrl_c_leaves_no_peer_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = subprocess.Popen(["sleep", "60"], close_fds=False)
+    monkeypatch.setattr(engines, "start", lambda *_: peer)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            engines.Inline(1).submit(Unit("t", "a", (0,), 1, tmp_path, "sbx_ppo.py", (), ""))
+        assert peer.poll() == -signal.SIGTERM
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        peer.kill()
+        peer.wait()
 
 
 @pytest.mark.slow

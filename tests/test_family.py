@@ -172,6 +172,7 @@ def test_a_run_is_recorded_and_nothing_else_overwritten(tmp_path: Path, capsys) 
     family.main(args)
     said = capsys.readouterr().out
     assert "small-v2: 3 contexts x 2 starts" in said
+    assert "Three contexts." in said
     record = out / run.name / "family-small-v2.jsonl"
     rows = [json.loads(line) for line in record.read_text().splitlines()]
     assert [row.get("context") for row in rows] == [

@@ -87,6 +87,8 @@ def test_what_is_added_is_of_today(path: Path) -> None:
         (owed.Args("paid", 4), "a number from 1 to 3"),
         (owed.Args("paid", -1), "a number from 1 to 3"),
         (owed.Args("list", what="w"), "--what goes with owed add"),
+        (owed.Args("paid", 1, note="n"), "--note goes with owed add"),
+        (owed.Args("list", 1), "A number goes with owed paid"),
         (owed.Args("add", what="w", takes="t", bar="b"), "takes --command too"),
         (owed.Args("add", takes="t", bar="b", command=("c",)), "takes --what too"),
         (owed.Args("add", what="a\nb", takes="t", bar="b", command=("c",)), "single lines"),

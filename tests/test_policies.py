@@ -133,6 +133,14 @@ def test_who_walks_is_told_from_who_stands_up(tmp_path: Path) -> None:
         walking.main(walking.Args(tmp_path / "run"))
 
 
+def test_an_evaluation_that_was_no_number_has_reached_nothing(tmp_path: Path) -> None:
+    assert walking.reached(tmp_path, 20.0) is None
+    rows = [{"step": 1, "wall_s": 0.5}, {"step": 2, "wall_s": 1.5, "eval_return": [19.0, 22.0]}]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "evals.jsonl").write_text(lines)
+    assert walking.reached(tmp_path, 20.0) == {"return": 20.0, "step": 2, "wall_s": 1.5}
+
+
 @pytest.mark.slow
 def test_a_go1_learns_to_walk(tmp_path: Path) -> None:
     words = ["--env", "go1-joystick-flat", "--env.curriculum-on", "--steps", "2500000"]

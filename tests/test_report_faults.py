@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import figures, report, scores, suite, tables
+from benchmarks import exports, figures, report, scores, suite, tables
 from benchmarks.collect import Result
 
-SMOKE = str(suite.ROOT / "results" / "smoke.jsonl")
+SMOKE = str(suite.HERE / "results" / "smoke.jsonl")
 
 
 def result(task: str, agent: str, seed: int, curve: tuple[float, ...]) -> Result:
@@ -82,6 +82,31 @@ def test_every_agent_is_in_the_legend_as_wide_as_it_is() -> None:
             assert box.x0 <= extent.x0
             assert extent.x1 <= box.x1
         assert [text.get_text() for text in legend.get_texts()] == agents
+
+
+def test_a_run_that_was_never_judged_on_its_way_has_no_rate() -> None:
+    run = replace(result("t", "a", 0, ()), steps=(), took={"compile": 1.0, "train": 2.0})
+    rows = tables.runtimes(scores.score([run], None)).rows
+    assert rows == [("t", "a", "1.00", "2.00", "-", "-")]
+
+
+def test_tasks_that_were_judged_at_no_common_steps_have_no_common_curve() -> None:
+    spans = ("s", (1, 2, 3)), ("t", (7, 8, 9))
+    found = [
+        replace(result(task, "a", seed, (0.0, 1.0, 2.0)), steps=steps)
+        for (task, steps), seed in product(spans, range(2))
+    ]
+    assert not figures.efficiency(scores.score(found, None), ["a"]).axes[0].lines
+
+
+def test_a_column_is_named_after_what_is_in_it(tmp_path: Path) -> None:
+    made = scores.score([result("t", "a", 0, (1.0, 2.0))], None)
+    for what, other in (("return", "success"), ("success", "return")):
+        exports.csv(tmp_path, replace(made, what=what))
+        for path in tmp_path.iterdir():
+            head = path.read_text().splitlines()[0].split(",")
+            assert what in head
+            assert other not in head
 
 
 def test_a_long_table_is_folded_up() -> None:

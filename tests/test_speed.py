@@ -1,13 +1,15 @@
 """Rows of speed measurements: their arithmetic, their file, and peers that fail."""
 
+import itertools
 import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import measurements, process, rows, speed
+from benchmarks import measurements, overhead, process, rows, speed, stepping
 from benchmarks.measurements import Args, Measurement
 from benchmarks.process import Failed, Python
 from benchmarks.rows import Pair
@@ -89,6 +91,20 @@ def test_a_commit_tells_changed_code_but_not_changed_results(tmp_path: Path) -> 
     assert rows.commit(tmp_path) == clean
     (tmp_path / "code.py").write_text("changed = True")
     assert rows.commit(tmp_path) == clean + "-dirty"
+
+
+def test_the_load_is_that_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[str] = []
+    monkeypatch.setattr(rows, "about", lambda: log.append("about") or {})
+    monkeypatch.setattr(overhead, "smoke", lambda folder: log.append("work") or {})
+    overhead.main(overhead.Args("smoke", tmp_path / "x.jsonl"))
+    assert log == ["about", "work"]
+
+
+def test_a_rate_does_not_run_out_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(perf_counter=itertools.count().__next__)
+    monkeypatch.setattr(stepping, "time", clock)
+    assert stepping.rate(lambda state, key: (state,), 0, 2, 11_000) == pytest.approx(2, rel=1e-3)
 
 
 PEER = Python(sys.executable, (), "--peers")

@@ -9,6 +9,8 @@ import pytest
 
 from benchmarks import plan, run, stop, suite
 from benchmarks.suite import Agent, Suite, Task
+from benchmarks.sweep import Progress
+from benchmarks.table import Rates, Watch
 from rl.adastop import AdaStop
 
 HEAD = 'about = "x"\nsteps = 100\n'
@@ -51,6 +53,10 @@ def written(tmp_path: Path, text: str) -> str:
             "sbx_ppo.py has no --num-env; it has env, num-envs",
         ),
         (HEAD + "[tasks.Hopper-v5]\n[agents.a]\npublished = 'sac'", "at 100 steps"),
+        (
+            HEAD + "score = 'success'\n[tasks.Hopper-v5]\n[agents.a]\npublished = 'sac'",
+            "agents.a: returns are published, and the suite scores success",
+        ),
         (GOOD.replace("agents.a", "agents.'a/b'"), "a name has letters"),
         (HEAD + "sedes = 3\n" + SAC, "has no setting sedes; it has name, tasks"),
         (HEAD + "seeds = '3'\n" + SAC, "seeds is '3'"),
@@ -75,6 +81,7 @@ def test_what_makes_no_sense_is_refused(text: str, why: str, tmp_path: Path) -> 
     [
         ({"seeds": -1}, "--seeds is -1"),
         ({"jobs": -1}, "--jobs"),
+        ({"seeds": 3, "stop": "adastop"}, "--seeds goes without --stop adastop"),
         ({"only": ("b",)}, "--only b: suite mine has no such task or agent"),
         ({"suite": "none"}, "There is no suite none: .*gym, .*or a path of a .toml"),
         ({"runs": Path(__file__)}, "test_suite.py is no directory that can be written to"),
@@ -85,6 +92,23 @@ def test_a_sweep_of_nothing_is_refused(more: dict[str, Any], why: str, tmp_path:
     told = {"suite": written(tmp_path, GOOD), "runs": tmp_path / "runs", **more}
     with pytest.raises(ValueError, match=why):
         run.main(run.Args(**told))
+
+
+def test_inline_makes_one_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told: dict[str, Any] = {"jobs": 4, "dry_run": True, "runs": tmp_path / "runs"}
+    run.main(run.Args(written(tmp_path, GOOD), "inline", **told))
+    assert "5 to make, 1 at a time" in capsys.readouterr().out
+
+
+def test_a_run_that_failed_tells_nothing_of_the_speed(tmp_path: Path) -> None:
+    read = suite.read(written(tmp_path, GOOD))
+    unit = plan.units(read, {("Hopper-v5", "a"): [0]}, tmp_path)[0]
+    unit.out.mkdir(parents=True)
+    (unit.out / "manifest.json").write_text('{"train_s": 2.0}')
+    assert Rates(read, [unit], 0.0).of(unit.arm) == 50  # of 100 steps
+    rates = Rates(read, [], 0.0)
+    Watch(read, rates, 1, []).show(Progress(failed={unit: "diverged"}))
+    assert rates.of(unit.arm) == 0
 
 
 @pytest.mark.parametrize("name", suite.names())
