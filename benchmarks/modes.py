@@ -17,12 +17,13 @@ import tyro
 from scipy.cluster.vq import kmeans2
 
 from benchmarks.process import guard
-from rl.data import dataset
+from rl.data import npz
 from rl.data.dataset import Dataset
 
 POINTS = 24  # that a path is resampled to
 STIRRED = 0.01  # m from where it was, of a thing that was touched
 DRAWN = 30  # paths of each way
+LEAST = 30  # episodes
 READINGS = "obs/world/raw/"
 COLOURS = "tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple"
 
@@ -124,9 +125,12 @@ def picture(path: Path, data: Dataset, made: Clusters) -> None:
 
 
 def main(args: Args) -> None:
-    data = dataset.read(args.data)
-    if len(data.facts.get("ways", [])) < 2 or len(data.episodes["length"]) < 30:
-        raise ValueError(f"{args.data} has no 30 episodes of several ways: nothing to tell apart.")
+    data = npz.read(args.data)
+    ways, count = len(data.facts.get("ways", [])), len(data.episodes["length"])
+    if ways < 2 or count < LEAST:
+        raise ValueError(
+            f"{args.data} has {count} episodes of {ways} ways; at least {LEAST} of 2 are needed."
+        )
     made = clustered(data)
     counts: list[Any] = [(made.found == i).sum() for i in range(len(data.facts["ways"]))]
     told = ", ".join(f"{n} {c}" for n, c in zip(data.facts["ways"], counts, strict=True))

@@ -12,6 +12,8 @@ from envs.task import Physics, Readings, Start, Task
 from rl.env import Restarts, State
 from rl.types import Array, Key, Metrics, Obs, PyTree
 
+MOST_QVEL = 1_000.0  # m/s or rad/s at which an episode may begin
+
 
 class Sim(NamedTuple):
     """What an episode of a simulated task carries."""
@@ -75,6 +77,8 @@ class Simulation:
         if not any(isinstance(x, Tracer) for x in jax.tree.leaves((asked, start.qvel))):
             if not jnp.isfinite(start.qvel).all():
                 raise ValueError("The qvel has numbers that are not finite.")
+            if (most := float(jnp.abs(start.qvel).max(initial=0))) > MOST_QVEL:
+                raise ValueError(f"The qvel has {most:g}: no world lives beyond {MOST_QVEL:g}.")
             self.task.check_start(*jax.device_get(asked))
         return self._begin(start, context, key, settle=0)
 

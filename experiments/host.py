@@ -70,10 +70,11 @@ class Course(NamedTuple):
 
     agent: Agent
     begin: Callable[[Key], Any]  # a Run; a field `replay` of it, if any, is a Buffer
-    phase: Callable[[Any], tuple[Any, Metrics]]
+    phase: Callable[..., tuple[Any, Metrics]]  # of a run, and what is `given`
     plan: Plan
     steps: Callable[[int], int]  # of the environment, after so many iterations
     facts: Mapping[str, Any] = MappingProxyType({})  # that the manifest is to have besides
+    given: tuple[PyTree, ...] = ()  # what a phase is told besides its run, the same for all seeds
 
 
 def simulated(args: Args) -> Simulation:
@@ -119,14 +120,18 @@ def learn(args: Args, env: Simulation, course: Course, log: record.Record) -> No
     def judged(learner: PyTree) -> rollout.Episodes:
         return play.judged(env, policy, deploy(learner), args.eval_episodes)
 
-    phase = jax.jit(over_seeds(course.phase), donate_argnums=0).lower(run).compile()
+    def every(run: Any, *given: PyTree) -> tuple[Any, Metrics]:
+        return over_seeds(lambda one: course.phase(one, *given))(run)
+
+    phase = jax.jit(every, donate_argnums=0).lower(run, *course.given).compile()
     if args.evals:
         judge = jax.jit(over_seeds(judged)).lower(run.learner).compile()
     log.spent("compile")
+    print(f"compiled {log.manifest['compile_s']:.0f} s; a line after each tenth", flush=True)
     with Stop() as stop:
         done = int(run.iteration[0]) // iterations
         while done < phases and not stop.asked:
-            run, metrics = phase(run)
+            run, metrics = phase(run, *course.given)
             done += 1
             metrics, step = jax.device_get(metrics), course.steps(done * iterations)
             log.log(step, metrics)

@@ -1,15 +1,14 @@
-"""Demonstrations of an arm's task by its expert: clean, noisy, in several ways, with failures.
+"""A task's data by who acts: an arm's expert, a run's policy as it explored, or chance.
 
 python -m experiments.make_data --env panda-pick-cube
 python -m experiments.make_data --env panda-push-t --expert.noise 0.1 --failures 0.2
+python -m experiments.make_data --env HalfCheetah-v5 --by benchmarks/policies/half-cheetah-ppo
 
 The same command makes the same data; its hash and what it is worth are in the file.
 """
 
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,16 +21,15 @@ import envs
 from envs.manipulation.expert import Expert
 from envs.revealed import Revealed
 from envs.simulation import Simulation
-from experiments import cli, play
-from rl import manifest, rollout
-from rl.data import dataset
+from experiments import cli, episodes, play
+from experiments.episodes import Episode
+from rl import checkpoint, manifest
+from rl.data import npz
 from rl.data.dataset import Dataset
+from rl.env import Env
 from rl.policy import Policy, uniform
-from rl.types import Key, Transition
+from rl.types import Key, Params
 
-WORLDS = 64  # episodes at a time
-TRIES = 20  # episodes for each that is of use, at most
-FIRST = 16 * TRIES  # episodes that may all be of no use
 JUDGED = 200  # episodes that say what data are worth
 FAILURES = 2**31  # no number of a batch: those that fail begin elsewhere
 
@@ -40,6 +38,8 @@ FAILURES = 2**31  # no number of a batch: those that fail begin elsewhere
 class Args:
     env: Any = field(default_factory=lambda: envs.make_task("panda-pick-cube"))  # --env NAME
     env_name: tyro.conf.Suppress[str] = "panda-pick-cube"
+    by: str = "expert"  # who acts: the task's expert, "random", or a run's directory
+    explore: bool = True  # a run's policy, as it did when it learned
     episodes: int = 100
     failures: float = 0.0  # share of the episodes that fail
     fumble: float = 0.03  # m, std of how wrong an expert that fails is about where things are
@@ -54,31 +54,33 @@ def main(args: Args) -> None:
     cli.use_threads(args.threads)  # before an expert is asked, which touches JAX
     check(args, out)
     env = envs.simulate(args.env, "native", threads=args.threads)
-    clumsy = replace(args.expert, mistake=max(args.fumble, args.expert.mistake))
-    failures = round(args.failures * args.episodes)
     print(f"making   {args.episodes} episodes, and {2 * JUDGED} to judge them by", flush=True)
-    key = jax.random.key(args.seed)
-    good = gathered(env, args.expert, key, args.episodes - failures, True)
-    bad = gathered(env, clumsy, jax.random.fold_in(key, FAILURES), failures, False)
-    episodes = good + bad
-    order = np.random.default_rng(args.seed).permutation(len(episodes))
-    made = joined([episodes[i] for i in order], about(args, env))
-    sha256 = dataset.write(out, made)
-    done, ways = made.episodes["success"], made.episodes["way"]
-    print(f"episodes {len(done)}, {len(made.steps['reward']):,} steps in all")
-    print(f"success  {done.mean():.1%}, return {made.episodes['return'].mean():.1f}")
-    counts = [f"{i} ({name}) {(ways == i).sum()}" for i, name in enumerate(args.env.ways)]
-    print("ways     " + ", ".join(counts))
-    for who, score in made.facts["scores"].items():
-        print(f"{who:8} success {score['success']:.1%}, return {score['return']:.1f}")
+    data = episodes.joined(made(args, env), about(args, env))
+    sha256 = npz.write(out, data)
+    tell(args, data)
     print(f"sha256   {sha256}\ndata     {out}")
+
+
+def tell(args: Args, data: Dataset) -> None:
+    """What was made, and what it is worth."""
+    found = data.episodes
+    print(f"episodes {args.episodes}, {len(data.steps['reward']):,} steps in all")
+    rows = {"data": {name: found[name].mean() for name in ("return", "success") if name in found}}
+    for who, score in (rows | data.facts["scores"]).items():
+        done = f"success {score['success']:.1%}, " if "success" in score else ""
+        print(f"{who:8} {done}return {score['return']:.1f}")
+    if "way" in found:
+        counts = np.bincount(found["way"], minlength=len(args.env.ways))
+        each = zip(args.env.ways, counts, strict=True)
+        print("ways     " + ", ".join(f"{i} ({n}) {c}" for i, (n, c) in enumerate(each)))
 
 
 def check(args: Args, out: Path) -> None:
     """Refuse what cannot be done, before anything is made."""
-    if not hasattr(args.env, "plan"):
-        able = ", ".join(name for name in envs.names() if hasattr(envs.make_task(name), "plan"))
-        raise ValueError(f"There is no expert for {args.env_name}; there are for {able}.")
+    if args.by == "expert":
+        check_expert(args)
+    elif args.failures:
+        raise ValueError("--failures is for experts: they can be told to fail.")
     cli.at_least(1, args, "episodes")
     cli.at_least(0, args, "seed")
     if not 0 <= args.failures <= 1:
@@ -87,9 +89,7 @@ def check(args: Args, out: Path) -> None:
         raise ValueError(f"--fumble is {args.fumble}; it takes m between 0 and 1.")
     if out.suffix != ".npz":
         raise ValueError(f"--out is {out}; it takes a file that ends in .npz.")
-    if out.exists():
-        raise ValueError(f"{out} is there already: name another file with --out, or delete it.")
-    args.expert.policy(args.env)  # says what is wrong with the way
+    npz.refuse_taken(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=out.parent).close()
@@ -99,88 +99,85 @@ def check(args: Args, out: Path) -> None:
         ) from None
 
 
-def gathered(env: Simulation, expert: Expert, key: Key, count: int, good: bool) -> list[Any]:
-    """The first `count` episodes that succeed, or that fail, of those that `key` begins."""
-    found: list[Any] = []
-    policy, revealed = expert.policy(cast(Any, env.task)), Revealed(env)
+def check_expert(args: Args) -> None:
+    """Raise ValueError where there is no such expert of the task."""
+    if not hasattr(args.env, "plan"):
+        able = ", ".join(name for name in envs.names() if hasattr(envs.make_task(name), "plan"))
+        raise ValueError(
+            f"There is no expert for {args.env_name}; there are for {able}. --by RUN records a "
+            "policy of yours."
+        )
+    args.expert.policy(args.env)  # says what is wrong with the way
 
-    @jax.jit
-    def some(key: jax.Array) -> tuple[Transition, jax.Array]:
-        start_key, key = jax.random.split(key)
-        worlds = rollout.start(revealed, policy, (), start_key, WORLDS)
 
-        def tick(worlds: rollout.Worlds, key: jax.Array) -> Any:
-            keys = jax.random.split(key, WORLDS)
-            before = worlds.state
-            action, carry, way = jax.vmap(policy.step, (None, 0, 0, 0))(
-                (), worlds.carry, before.obs, keys
+def made(args: Args, env: Simulation) -> list[Episode]:
+    """Episodes of who acts, in an order of no meaning."""
+    key, failures = jax.random.key(args.seed), round(args.failures * args.episodes)
+    if args.by != "expert":
+        policy, params = actor(args, env)
+        return episodes.gathered(env, policy, params, key, args.episodes, lambda facts: True)
+    clumsy = replace(args.expert, mistake=max(args.fumble, args.expert.mistake))
+    good = shown(env, args.expert, key, args.episodes - failures, True)
+    bad = shown(env, clumsy, jax.random.fold_in(key, FAILURES), failures, False)
+    order = np.random.default_rng(args.seed).permutation(args.episodes)
+    return [(good + bad)[i] for i in order]
+
+
+def shown(env: Simulation, expert: Expert, key: Key, count: int, good: bool) -> list[Episode]:
+    """Episodes in which an expert succeeds, or in which it fails, with its way."""
+    policy, wanted = expert.policy(cast(Any, env.task)), lambda facts: facts["success"] == good
+    try:
+        found = episodes.gathered(Revealed(env), policy, (), key, count, wanted)
+    except episodes.TooFew as error:
+        raise ValueError(
+            f"Only {error.found} of {error.tried:,} episodes {'succeeded' if good else 'failed'}, "
+            f"and {count} are wanted: ask for "
+            + (
+                "less --expert.noise or .mistake, or more .speed."
+                if good
+                else "more --fumble or fewer --failures."
             )
-            after = jax.vmap(revealed.step)(before, action)
-            seen = Transition(
-                before.obs, action, after.reward, after.terminated, after.truncated, after.obs, way
-            )
-            return worlds._replace(state=after, carry=carry), (seen, after.metrics["success"])
-
-        return jax.lax.scan(tick, worlds, jax.random.split(key, env.horizon))[1]
-
-    tried = 0
-    while len(found) < count:
-        if tried >= FIRST + TRIES * len(found):
-            raise ValueError(
-                f"Only {len(found)} of {tried:,} episodes {'succeeded' if good else 'failed'}, "
-                f"and {count} are wanted: ask for "
-                + ("less noise or more speed." if good else "more --fumble or fewer --failures.")
-            )
-        batch_key = jax.random.fold_in(key, tried // WORLDS)
-        seen, success = jax.device_get(some(batch_key))
-        found += [x for x in apart(seen, success) if x[1]["success"] == good]
-        tried += WORLDS
-    return found[:count]
+        ) from None
+    return [Episode(x.steps, x.facts | {"way": int(x.steps.aux[0])}) for x in found]
 
 
-def apart(seen: Transition, success: np.ndarray) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Each world's episode: its steps, and its numbers."""
-    over = seen.terminated | seen.truncated
-    for world in range(success.shape[1]):
-        length = int(over[:, world].argmax()) + 1
-        steps = jax.tree.map(itemgetter((slice(length), world)), seen._replace(aux=()))
-        way = int(seen.aux[0, world])
-        total = float(steps.reward.sum())
-        done = bool(success[length - 1, world])
-        yield steps, {"length": length, "return": total, "success": done, "way": way}
-
-
-def joined(episodes: list[Any], facts: dict[str, Any]) -> Dataset:
-    steps = [dataset.named(steps) for steps, _ in episodes]
-    numbers = [numbers for _, numbers in episodes]
-    return Dataset(
-        {name: np.concatenate([x[name] for x in steps]) for name in steps[0]},
-        {name: np.array([x[name] for x in numbers]) for name in numbers[0]},
-        facts,
-    )
+def actor(args: Args, env: Simulation) -> tuple[Policy, Params]:
+    """Whose actions are recorded: chance's, or those of a run's policy as it explored."""
+    if args.by == "random":
+        return uniform(env.action_dim), ()
+    run = Path(args.by)
+    theirs, policy, params = play.load(run, explore=args.explore)
+    then, now = manifest.plain(theirs.task), manifest.plain(env.task)
+    if then != now:
+        raise ValueError(f"{run} is of another task: {manifest.difference('env', then, now)}.")
+    return policy, params
 
 
 def about(args: Args, env: Simulation) -> dict[str, Any]:
-    """Where data come from, and the scores of their expert without noise and of random actions."""
-    random = uniform(env.action_dim)
-    best = replace(args.expert, noise=0.0, mistake=0.0).policy(args.env)
-    scores = {who: score(env, policy) for who, policy in (("random", random), ("expert", best))}
-    config = manifest.plain({"env": args.env, "expert": args.expert})
-    return {"task": args.env_name, **config, "seed": args.seed, "ways": [*args.env.ways],
-            "failures": args.failures, "fumble": args.fumble, "scores": scores,
-            "control_dt": env.control_dt}  # fmt: skip
+    """Where the data come from, and the scores of who acted, without noise, and of chance."""
+    facts = {"task": args.env_name, "env": args.env, "by": args.by, "seed": args.seed,
+             "control_dt": env.control_dt}  # fmt: skip
+    world: Env = env
+    if args.by == "expert":
+        best, params = replace(args.expert, noise=0.0, mistake=0.0).policy(args.env), ()
+        facts |= {"expert": args.expert, "ways": [*args.env.ways], "failures": args.failures,
+                  "fumble": args.fumble}  # fmt: skip
+        world, who = Revealed(env), "expert"
+    else:
+        best, params = actor(replace(args, explore=False), env)
+        facts |= {"explore": args.explore, "policy_sha256": checkpoint.fingerprint(params)}
+        who = "policy"
+    scores = {"random": score(world, uniform(env.action_dim), ())}
+    if args.by != "random":
+        scores[who] = score(world, best, params)
+    return manifest.plain(facts) | {"scores": scores}
 
 
-def score(env: Simulation, policy: Policy) -> dict[str, float]:
-    """Mean return and success from the starts that every policy is judged on."""
-
-    @jax.jit
-    def judged() -> tuple[jax.Array, jax.Array]:
-        found = play.judged(Revealed(env), policy, (), JUDGED)
-        return jnp.mean(found.returns), jnp.mean(found.final["success"])
-
-    total, success = judged()
-    return {"return": float(total), "success": float(success)}
+def score(env: Env, policy: Policy, params: Params) -> dict[str, float]:
+    """Mean return, and success, from the starts that every policy is judged on."""
+    judged = jax.jit(lambda params: play.judged(env, policy, params, JUDGED))(params)
+    found = {"return": judged.returns, "success": judged.final.get("success")}
+    return {name: float(jnp.mean(x)) for name, x in found.items() if x is not None}
 
 
 if __name__ == "__main__":

@@ -40,14 +40,16 @@ class Args:
     meshes: Path | None = None  # a folder of a quadruped's, to be seen in the place of colliders
 
 
-def load(run: Path, seed: int | None = None) -> tuple[Simulation, Policy, Params]:
+def load(
+    run: Path, seed: int | None = None, explore: bool = False
+) -> tuple[Simulation, Policy, Params]:
     """The environment, evaluation policy and parameters of a run's `seed`, or of its first."""
-    env, policy, params = load_all(run, seed, most=1)
+    env, policy, params = load_all(run, seed, most=1, explore=explore)
     return env, policy, params[0]
 
 
 def load_all(
-    run: Path, seed: int | None = None, most: int | None = None
+    run: Path, seed: int | None = None, most: int | None = None, explore: bool = False
 ) -> tuple[Simulation, Policy, list[Params]]:
     """The same, with the parameters of `seed` alone, or of each of a run's first `most` seeds."""
     found = runs.read_manifest(run)
@@ -78,7 +80,7 @@ def load_all(
         params.append(checkpoint.load_params(saved, like))
         if hashes and hashes[seeds.index(one)] != checkpoint.fingerprint(params[-1]):
             raise ValueError(f"{saved} is damaged: it is not what its manifest tells.")
-    return env, agent.policy(explore=False, action_dim=env.action_dim), params
+    return env, agent.policy(explore, env.action_dim), params
 
 
 class Episode(NamedTuple):

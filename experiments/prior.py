@@ -9,7 +9,7 @@ from envs.revealed import Revealed, in_hindsight, without_world
 from envs.simulation import Simulation
 from rl import buffer, manifest, runs
 from rl.buffer import Buffer
-from rl.data import dataset
+from rl.data import dataset, npz
 from rl.env import Env
 from rl.types import Key, Transition
 
@@ -35,7 +35,7 @@ def demonstrations(env: Simulation, args: Any) -> tuple[Demos, dict[str, str]]:
     path, told = args.demos, runs.read_manifest(args.out) if args.resume else {}
     if path is None:
         return (), {}
-    found = dataset.read(path)
+    found = npz.read(path)
     made = {"task": found.facts.get("task"), "env": found.facts.get("env")}
     asked = {"task": args.env_name, "env": manifest.plain(env.task)}
     if made != asked:

@@ -113,6 +113,20 @@ class Gaussian(nn.Module):
         return mean, jnp.broadcast_to(log_std, mean.shape)
 
 
+class TanhMean(nn.Module):
+    """IQL's policy: x [..., O] -> mean [..., A] within 1, and a log_std [..., A] of no state."""
+
+    action_dim: int
+    hidden: Sequence[int]
+    dropout: float = 0.0
+
+    @nn.compact
+    def __call__(self, x: Array, key: Key | None = None) -> tuple[Array, Array]:
+        mean = nn.tanh(MLP((*self.hidden, self.action_dim), dropout=self.dropout)(x, key))
+        log_std = self.param("log_std", nn.initializers.zeros, (self.action_dim,))
+        return mean, jnp.broadcast_to(jnp.clip(log_std, -5.0, 2.0), mean.shape)
+
+
 class StateGaussian(nn.Module):
     """SAC's policy: x [..., O] -> mean and log_std [..., A], before the tanh."""
 

@@ -117,7 +117,7 @@ class Record:
         self._tell(lambda tracker: tracker.finish())
         os.close(self._lock)
         if kind is KeyboardInterrupt:
-            print(f"\nstopped; what there is of the run is in {self.out}", file=sys.stderr)
+            print(f"\nstopped; --resume {self.out} goes on with what there is", file=sys.stderr)
 
     def update(self, **facts: Any) -> None:
         """Put `facts` into the manifest, atomically."""

@@ -92,5 +92,7 @@ def test_a_start_may_be_asked_for_what_one_likes() -> None:
     np.testing.assert_array_equal(same.obs, state.obs)
     with pytest.raises(ValueError, match="command has shape"):
         env.reset_to(SEED, qpos, qvel, goal[:2])
+    with pytest.raises(ValueError, match=r"qvel has 1e\+06: no world lives beyond 1000"):
+        env.reset_to(SEED, qpos, np.full_like(qvel, 1e6))
     with pytest.raises(ValueError, match="qvel has numbers that are not finite"):
         env.reset_to(SEED, qpos, qvel * np.nan)

@@ -14,7 +14,7 @@ from benchmarks import modes
 from envs.manipulation.expert import Expert
 from envs.revealed import Revealed
 from experiments import make_data, off_policy, prior
-from rl.data import dataset
+from rl.data import npz
 from rl.data.dataset import Dataset
 
 NAME = "panda-reach"
@@ -40,7 +40,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_it_holds_whole_episodes_as_they_were(made: Path) -> None:
-    data = dataset.read(made)
+    data = npz.read(made)
     env = envs.make(NAME)
     length = data.episodes["length"]
     assert (length == env.horizon).all()
@@ -49,9 +49,11 @@ def test_it_holds_whole_episodes_as_they_were(made: Path) -> None:
     ends = np.cumsum(length) - 1
     over = data.steps["terminated"] | data.steps["truncated"]
     np.testing.assert_array_equal(np.flatnonzero(over), ends)
-    after, before = data.steps["next_obs/policy"], data.steps["obs/policy"]
-    inner = ~over[:-1]
-    np.testing.assert_array_equal(after[:-1][inner], before[1:][inner])
+    assert "next_obs/policy" not in data.steps
+    last, goals = data.episodes["last_obs/policy"], data.steps["obs/world/command"][ends]
+    there = np.linalg.norm(data.episodes["last_obs/world/raw/tool_pos"] - goals, axis=1) < 0.02
+    assert (there >= data.episodes["success"]).all()  # success is of what was seen last
+    assert len(last) == 12
     totals = [x.sum() for x in np.split(data.steps["reward"], ends[:-1] + 1)]
     np.testing.assert_allclose(totals, data.episodes["return"], rtol=1e-5)
     scores = data.facts["scores"]
@@ -66,9 +68,9 @@ def test_the_same_command_makes_the_same_and_another_seed_does_not(
     same = {"failures": 0.25, "expert": Expert(noise=0.05), "fumble": 0.06}
     make_data.main(args(tmp_path / "again.npz", **same))
     assert (tmp_path / "again.npz").read_bytes() == made.read_bytes()
-    data, env = dataset.read(made), envs.make(NAME)
+    data, env = npz.read(made), envs.make(NAME)
     there = np.split(data.steps["reward"], np.cumsum(data.episodes["length"])[:-1])
-    (first, _), *_ = make_data.gathered(env, Expert(noise=0.05), jax.random.key(1), 1, good=True)
+    first = make_data.shown(env, Expert(noise=0.05), jax.random.key(1), 1, good=True)[0].steps
     assert not any(np.array_equal(first.reward, one) for one in there)
 
 
@@ -77,12 +79,12 @@ def test_what_there_is_is_not_written_over(made: Path) -> None:
     with pytest.raises(ValueError, match="is there already"):
         make_data.main(args(made))
     with pytest.raises(ValueError, match="is there already"):
-        dataset.write(made, dataset.read(made))
+        npz.write(made, npz.read(made))
     assert made.read_bytes() == before
 
 
 def written(path: Path, data: Dataset, **steps: Any) -> Path:
-    dataset.write(path, replace_steps(data, **steps))
+    npz.write(path, replace_steps(data, **steps))
     return path
 
 
@@ -103,9 +105,9 @@ def replace_steps(data: Dataset, **steps: Any) -> Dataset:
 def test_numbers_that_cannot_be_are_named(
     made: Path, tmp_path: Path, change: Any, why: str
 ) -> None:
-    data = dataset.read(made)
+    data = npz.read(made)
     with pytest.raises(ValueError, match=why):
-        dataset.read(written(tmp_path / "bad.npz", data, **change(data.steps["reward"])))
+        npz.read(written(tmp_path / "bad.npz", data, **change(data.steps["reward"])))
 
 
 def test_damage_is_noticed(made: Path, tmp_path: Path) -> None:
@@ -121,18 +123,18 @@ def test_damage_is_noticed(made: Path, tmp_path: Path) -> None:
         bad.write_bytes(cut)
         found, error = None, ""
         try:
-            found = dataset.read(bad)
+            found = npz.read(bad)
         except ValueError as raised:
             error = str(raised)
         if found:  # a bit that says nothing of what is there
-            assert found.sha256 == dataset.read(made).sha256
+            assert found.sha256 == npz.read(made).sha256
         else:
             assert str(bad) in error
     with pytest.raises(ValueError, match="there is no such file"):
-        dataset.read(tmp_path / "none.npz")
+        npz.read(tmp_path / "none.npz")
     np.savez(bad, obs=np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(ValueError, match="damaged, or no dataset"):
-        dataset.read(bad)
+        npz.read(bad)
 
 
 def test_a_set_of_another_task_is_refused(made: Path) -> None:
@@ -150,7 +152,7 @@ def test_a_set_is_a_replay_of_one_world(made: Path) -> None:
     env = envs.make(NAME)
     wanted = off_policy.Args(env.task, NAME, demos=made, hindsight=0.5)
     ((replay,), about) = prior.demonstrations(env, wanted)
-    data = dataset.read(made)
+    data = npz.read(made)
     assert about == {"demos_sha256": data.sha256}
     assert int(replay.written) == len(data.steps["reward"]) == replay.data.reward.shape[0]
     like = jax.eval_shape(Revealed(env).reset, jax.random.key(0)).obs
@@ -186,7 +188,7 @@ def test_the_ways_of_an_expert_are_told_apart_in_its_data(
     monkeypatch.setattr(make_data, "JUDGED", 8)
     task, out = envs.make_task(name), tmp_path / "made.npz"
     make_data.main(args(out, env=task, env_name=name, episodes=episodes))
-    data = dataset.read(out)
+    data = npz.read(out)
     found = modes.clustered(data)
     assert found.agreement >= 0.9  # 0.98 of 400: of so few it may be three less, or four
     assert min(np.bincount(found.found, minlength=len(task.ways))) >= 8

@@ -17,7 +17,7 @@ from agents.td3 import TD3
 from envs.revealed import Revealed, in_hindsight
 from experiments import make_data, off_policy, prior
 from rl import buffer, rollout, runs
-from rl.data import dataset
+from rl.data import npz
 from rl.policy import uniform
 from rl.types import Transition
 
@@ -161,8 +161,8 @@ def test_agents_learn_from_both_and_go_on_with_no_other_demonstrations(
     told = facts | {"status": "stopped by SIGTERM"}
     runs.write(tmp_path / "run" / "manifest.json", json.dumps(told).encode())
     others = tmp_path / "others.npz"
-    data = dataset.read(demos.out)
-    dataset.write(others, data._replace(steps=data.steps | {"action": data.steps["action"] / 2}))
+    data = npz.read(demos.out)
+    npz.write(others, data._replace(steps=data.steps | {"action": data.steps["action"] / 2}))
     with pytest.raises(ValueError, match="was begun with other demonstrations"):
         off_policy.main(replace(made, demos=others, resume=tmp_path / "run"))
 

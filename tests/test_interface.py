@@ -12,7 +12,7 @@ from benchmarks import collect
 from experiments import cli, play, sac
 from rl import artefact, manifest, runs
 from rl.bridge import wire
-from rl.data import dataset
+from rl.data import npz
 from tests.fixtures.make import HERE, TASK
 
 RUNS = sorted(HERE.glob("run-*"))
@@ -24,7 +24,7 @@ def test_every_schema_has_its_files() -> None:
     assert {path.name for path in RUNS} == {f"run-{i}" for i in range(1, manifest.SCHEMA + 1)}
     assert f"artefact-{artefact.SCHEMA}.zip" in {path.name for path in ARTEFACTS}
     for name, number, ending in (
-        ("wire", wire.VERSION, "json"), ("dataset", dataset.SCHEMA, "npz"),
+        ("wire", wire.VERSION, "json"), ("dataset", npz.SCHEMA, "npz"),
         ("records", collect.SCHEMA, "jsonl"),
     ):  # fmt: skip
         every = {f"{name}-{i}.{ending}" for i in range(1, number + 1)}
@@ -81,17 +81,24 @@ def test_datagrams_are_understood() -> None:
     assert {s.name: s.size for s in spec.sensors} == {n: len(x) for n, x in state.readings.items()}
     assert (command.seq, command.damp, len(command.targets)) == (7, False, len(spec.actuators))
     assert (got["bye"].kind, got["bye"].flags) == (wire.BYE, wire.LOST)
+    assert wire.encode(wire.state_message(spec, state)).hex() == sent["state"]
+    assert (
+        wire.encode(wire.command_message(spec, command, got["command"].time)).hex()
+        == sent["command"]
+    )
+    assert [wire.RESET, wire.DAMP, wire.WAITS, wire.LOST] == [1, 2, 4, 8]
     other = bytes.fromhex(sent["bye"]).replace(bytes([wire.VERSION]), bytes([wire.VERSION + 1]), 1)
     assert wire.decode(other) is None
 
 
 def test_a_dataset_and_records_are_read(tmp_path: Path) -> None:
-    path = HERE / f"dataset-{dataset.SCHEMA}.npz"
-    found = dataset.read(path)
-    assert len(found.episodes["length"]) == 2
+    for path in HERE.glob("dataset-*.npz"):
+        found = npz.read(path)
+        assert len(found.episodes["length"]) == len(found.episodes["last_obs/policy"]) == 2
+        assert (found.steps["mask"] == ~found.steps["terminated"]).all()
     newer = tmp_path / "newer.npz"
-    dataset.write(newer, found._replace(facts=found.facts | {"schema": dataset.SCHEMA + 1}))
+    npz.write(newer, found._replace(facts=found.facts | {"schema": npz.SCHEMA + 1}))
     with pytest.raises(ValueError, match="was written by a newer version"):
-        dataset.read(newer)
+        npz.read(newer)
     for records in HERE.glob("records-*.jsonl"):
         assert all(result.final for result in collect.records(records))

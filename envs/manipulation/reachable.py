@@ -38,8 +38,8 @@ def check_goal(table: Tabletop, at: Sequence[float] | np.ndarray, what: str) -> 
     _, off = inverse(table.arm, at, float(table.start_pose[3]))
     if off > FAR:
         raise ValueError(
-            f"{table.robot} cannot bring its tool to a {what} at {place} m: with the tool pointing "
-            "down its joints do not reach there."
+            f"{table.robot} cannot bring its tool to a {what} at {place} m: no pose is found in "
+            "which the tool points down there."
         )
 
 

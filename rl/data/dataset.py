@@ -1,42 +1,104 @@
-"""Recorded episodes as one file: steps as they were seen, facts about each episode, and a hash.
+"""Recorded episodes: steps as they were seen, facts about each episode, and where they come from.
 
-A dataset is an uncompressed .npz: arrays by their place in a transition ("obs/policy",
-"next_obs/world/raw/cube_pos"), "episode/..." for numbers of each episode, and "facts" as JSON.
-Nothing in it is ever unpickled.
+Arrays go by their place in a transition: "obs/policy", "obs/world/raw/cube_pos".
 """
 
 import hashlib
-import io
-import json
-import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from rl import runs
 from rl.types import PyTree, Transition
 
-SCHEMA = 1
-EPISODE, FACTS, HASH = "episode/", "facts", "sha256"
+EPISODE = "episode/"  # before the names of what episodes have, beside those of steps
+BLOCK = 1 << 16  # rows that are looked at together
 
 
 class Dataset(NamedTuple):
-    """S steps of E episodes, one after another."""
+    """S steps of E episodes, one after another.
 
-    steps: dict[str, np.ndarray]  # leaves of a Transition [S, ...], by their place in it
-    episodes: dict[str, np.ndarray]  # numbers of each episode [E], of which "length" is one
+    Of steps [S, ...]: "obs" or its parts, "action" [S, A] in [-1, 1], "reward", and three flags.
+    "terminated": the world ended the episode there; "truncated": something else did; "mask": what
+    comes after has a value (a goal may be reached and the episode go on).  Of episodes [E, ...]:
+    "length", and "last_obs" or its parts, as seen after the last step.  docs/data.md has the facts.
+    """
+
+    steps: dict[str, np.ndarray]
+    episodes: dict[str, np.ndarray]
     facts: dict[str, Any]  # where it comes from, as JSON
 
     @property
     def sha256(self) -> str:
         """Of all but the facts."""
         digest = hashlib.sha256()
-        for name, x in sorted((self.steps | _prefixed(self.episodes)).items()):
+        for name, x in sorted((self.steps | prefixed(self.episodes)).items()):
             digest.update(f"{name} {x.dtype.str} {x.shape}\n".encode())
             digest.update(np.ascontiguousarray(x).data)
         return digest.hexdigest()
+
+    @property
+    def size(self) -> int:
+        """Bytes of its arrays."""
+        return sum(x.nbytes for x in (self.steps | self.episodes).values())
+
+    @property
+    def starts(self) -> np.ndarray:
+        """The first step [E] of each episode."""
+        return np.cumsum(self.episodes["length"]) - self.episodes["length"]
+
+    @property
+    def episode(self) -> np.ndarray:
+        """The episode [S] of each step."""
+        return np.repeat(np.arange(len(self.starts), dtype=np.int32), self.episodes["length"])
+
+    def sums(self, name: str = "reward") -> np.ndarray:
+        """Of a number of each step, the sum [E] over each episode."""
+        return np.add.reduceat(self.steps[name].astype(np.float64), self.starts)
+
+    def parts(self, name: str) -> dict[str, np.ndarray]:
+        """The arrays of steps at `name`: itself, or what is below it."""
+        return {n: x for n, x in self.steps.items() if n == name or n.startswith(f"{name}/")}
+
+    def chosen(self, which: np.ndarray) -> "Dataset":
+        """The episodes `which` (indices or [E] bool), in that order."""
+        which = np.flatnonzero(which) if which.dtype == bool else which
+        spans = zip(
+            self.starts[which].tolist(), self.episodes["length"][which].tolist(), strict=True
+        )
+        rows = np.concatenate([np.arange(first, first + length) for first, length in spans])
+        return Dataset(
+            {name: x[rows] for name, x in self.steps.items()},
+            {name: x[which] for name, x in self.episodes.items()},
+            self.facts,
+        )
+
+
+def compact(
+    steps: dict[str, np.ndarray], episodes: dict[str, np.ndarray], facts: dict[str, Any], where: str
+) -> Dataset:
+    """The dataset of steps that have a next observation each: all but the last of an episode are
+    the observation after.  ValueError, of `where`, if they are not."""
+    lengths = episodes["length"]
+    ends = np.cumsum(lengths) - 1
+    inner = np.setdiff1d(np.arange(ends[-1] + 1 if len(ends) else 0), ends)
+    lasts = {}
+    for name in [name for name in steps if name.split("/")[0] == "next_obs"]:
+        own = name.replace("next_obs", "obs", 1)
+        seen, after = steps[own], steps.pop(name)
+        same = (after[inner] == seen[inner + 1]).reshape(len(inner), -1).all(1)
+        if not same.all():
+            step = int(inner[same.argmin()])
+            episode = int(np.searchsorted(ends, step))
+            raise ValueError(
+                f"{where} has a {name} in step {step - (ends - lengths + 1)[episode]} of episode "
+                f"{episode} that is not the observation of the step after."
+            )
+        lasts[f"last_{own}"] = after[ends]
+    flags = {"mask": ~steps["terminated"]} | steps
+    return Dataset(flags, episodes | lasts, facts)
 
 
 def named(tree: PyTree) -> dict[str, Any]:
@@ -45,54 +107,28 @@ def named(tree: PyTree) -> dict[str, Any]:
     return {jax.tree_util.keystr(path, simple=True, separator="/"): x for path, x in leaves}
 
 
-def write(path: Path, dataset: Dataset) -> str:
-    """Write a file that is not there yet, whole or not at all; its hash."""
-    if path.exists():
-        raise ValueError(f"{path} is there already: name another file with --out, or delete it.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    sha256, content = dataset.sha256, io.BytesIO()
-    facts = {FACTS: np.array(json.dumps({"schema": SCHEMA} | dataset.facts | {HASH: sha256}))}
-    arrays: dict[str, Any] = dataset.steps | _prefixed(dataset.episodes) | facts
-    np.savez(content, **arrays)
-    runs.write(path, content.getvalue())
-    return sha256
-
-
-def read(path: Path) -> Dataset:
-    """The dataset in a file; ValueError says what is wrong with it."""
-    if not path.is_file():
-        raise ValueError(
-            f"{path} is no dataset: there is no such file. python -m experiments.make_data "
-            "writes one."
-        )
-    try:
-        with path.open("rb") as whole, np.load(whole) as file:
-            arrays = dict(file)
-        facts = json.loads(arrays.pop(FACTS).item())
-    except (ValueError, OSError, EOFError, KeyError, AttributeError, zipfile.BadZipFile):
-        raise ValueError(
-            f"{path} is damaged, or no dataset: make it again with python -m experiments.make_data."
-        ) from None
-    if facts.get("schema", 1) > SCHEMA:
-        raise ValueError(f"{path} was written by a newer version of this package.")
-    cut = len(EPISODE)
-    episodes = {n[cut:]: x for n, x in arrays.items() if n.startswith(EPISODE)}
-    steps = {n: x for n, x in arrays.items() if not n.startswith(EPISODE)}
-    found = Dataset(steps, episodes, facts)
-    if facts.get(HASH) != found.sha256:
-        raise ValueError(
-            f"{path} is damaged: it does not hold what its hash is of. Make it again."
-        )
-    _check(path, found)
-    return found
-
-
 def shaped(path: Path, dataset: Dataset, like: Transition) -> Transition:
-    """Its steps as transitions, shaped as `like` (one step); what `like` lacks is left out."""
+    """Its steps as transitions, shaped as `like` (one step); what `like` lacks is left out.
+
+    A step after which nothing has a value counts as terminated.
+    """
+    ends = np.cumsum(dataset.episodes["length"]) - 1
+
+    def after(name: str) -> np.ndarray | None:
+        own, last = dataset.steps.get(name), dataset.episodes.get(f"last_{name}")
+        if own is None or last is None:
+            return None
+        found = np.roll(own, -1, axis=0)
+        found[ends] = last
+        return found
 
     def leaf(where: Any, want: Any) -> np.ndarray:
         name = jax.tree_util.keystr(where, simple=True, separator="/")
         x = dataset.steps.get(name)
+        if name == "terminated":
+            x = ~dataset.steps["mask"]
+        elif name.split("/")[0] == "next_obs":
+            x = after(name.removeprefix("next_"))
         if x is None:
             raise ValueError(f"{path} has no {name}, which is needed: was it made of this task?")
         if x.shape[1:] != want.shape:
@@ -102,24 +138,90 @@ def shaped(path: Path, dataset: Dataset, like: Transition) -> Transition:
     return jax.tree_util.tree_map_with_path(leaf, like)
 
 
-def _check(path: Path, found: Dataset) -> None:
+def to_go(data: Dataset, gamma: float) -> np.ndarray:
+    """Discounted return [S] from each step to the end of its episode.
+
+    Where an episode was cut off a cost of its last step counts as if it went on for ever, and a
+    gain as if none followed: values are at least that (Nakamoto et al. 2023, arXiv:2303.05479, of
+    sparse rewards).
+    """
+    reward, mask = data.steps["reward"].astype(np.float64), data.steps["mask"]
+    starts, lengths = data.starts, data.episodes["length"]
+    found = np.zeros(len(reward))
+    after = np.minimum(reward[starts + lengths - 1], 0) / (1 - gamma) if gamma < 1 else 0 * starts
+    for back in range(1, int(lengths.max()) + 1):
+        alive = lengths >= back
+        rows = (starts + lengths - back)[alive]
+        found[rows] = reward[rows] + gamma * mask[rows] * after[alive]
+        after[alive] = found[rows]
+    return found.astype(np.float32)
+
+
+def fitted(where: str, data: Dataset, obs: PyTree, action_dim: int) -> Dataset:
+    """It with just the parts of an observation that a task has, as `obs` (shapes and dtypes of one)
+    and actions of so many numbers; ValueError where it has others."""
+    steps = {n: x for n, x in data.steps.items() if n.split("/")[0] != "obs"}
+    episodes = {n: x for n, x in data.episodes.items() if n.split("/")[0] != "last_obs"}
+    for place, want in named(obs).items():
+        name = f"obs/{place}" if place else "obs"
+        own = name if name in data.steps or place else "obs/policy"
+        x = data.steps.get(own)
+        if x is None:
+            there = ", ".join(data.parts("obs"))
+            raise ValueError(f"{where} has no {name}, which the task has; it has {there}.")
+        if x.shape[1:] != want.shape or x.dtype.kind != np.dtype(want.dtype).kind:
+            raise ValueError(
+                f"{where} has {own} of {x.shape[1:]} {x.dtype}; the task has {want.shape} "
+                f"{want.dtype}: it is of another task, or of other settings of it."
+            )
+        steps[name], episodes[f"last_{name}"] = x, data.episodes[f"last_{own}"]
+    if data.steps["action"].shape[1:] != (action_dim,):
+        found = data.steps["action"].shape[1:]
+        raise ValueError(f"{where} has actions of {found}; the task takes ({action_dim},).")
+    return Dataset(steps, episodes, data.facts)
+
+
+def check(where: str, found: Dataset) -> None:
     """Raise ValueError unless its numbers are those of whole episodes."""
     lengths = found.episodes.get("length", np.zeros(0, int))
-    count = int(lengths.sum())
-    starts = np.cumsum(lengths) - lengths
+    count, starts = int(lengths.sum()), np.cumsum(lengths) - lengths
+    if not count or lengths.min() < 1:
+        raise ValueError(f"{where} has no episodes, or an empty one.")
+
+    def first(wrong: np.ndarray) -> str:
+        step = int(wrong.argmax())
+        episode = int(np.searchsorted(starts, step, side="right")) - 1
+        return f"step {step - starts[episode]} of episode {episode}"
+
     for name, x in found.steps.items():
         if len(x) != count:
-            raise ValueError(f"{path} has {len(x)} steps of {name}; its episodes have {count}.")
-        if x.dtype.kind == "f" and not (well := np.isfinite(x).reshape(count, -1).all(1)).all():
-            step = int(well.argmin())
-            episode = int(np.searchsorted(starts, step, side="right")) - 1
+            raise ValueError(f"{where} has {len(x)} steps of {name}; its episodes have {count}.")
+        if x.dtype.kind == "f" and (wrong := unsound(x)).any():
+            raise ValueError(f"{where} has a {name} that is no finite number, in {first(wrong)}.")
+    for name, x in found.episodes.items():
+        if len(x) != len(lengths):
+            raise ValueError(f"{where} has {len(x)} of {name}; it has {len(lengths)} episodes.")
+        if x.dtype.kind == "f" and (wrong := unsound(x)).any():
             raise ValueError(
-                f"{path} has a {name} that is no finite number, in step {step - starts[episode]} "
-                f"of episode {episode}."
+                f"{where} has a {name} that is no finite number, of episode {wrong.argmax()}."
             )
-    if not count:
-        raise ValueError(f"{path} has no episodes.")
+    if wanting := {"action", "reward", "terminated", "truncated"} - found.steps.keys():
+        raise ValueError(f"{where} has no {min(wanting)}.")
+    if not found.parts("obs"):
+        raise ValueError(f"{where} has no obs.")
+    over = found.steps["terminated"] | found.steps["truncated"]
+    last = np.zeros(count, bool)
+    last[starts + lengths - 1] = True
+    if (wrong := over != last).any():
+        how = "goes on after" if over[wrong.argmax()] else "does not end with"
+        raise ValueError(f"{where} has an episode that {how} its {first(wrong)}.")
 
 
-def _prefixed(episodes: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def unsound(x: np.ndarray) -> np.ndarray:
+    """[len(x)] whether a row has what is no finite number."""
+    blocks = [x[i : i + BLOCK] for i in range(0, len(x), BLOCK)]
+    return np.concatenate([~np.isfinite(b).reshape(len(b), -1).all(1) for b in blocks])
+
+
+def prefixed(episodes: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {EPISODE + name: x for name, x in episodes.items()}

@@ -1,0 +1,163 @@
+"""Learning from a dataset alone, which no action of the learner ever adds to.
+
+python -m experiments.offline --agent iql --env HalfCheetah-v5 --data data/half-cheetah-medium.npz
+
+Steps are those of the critics.  The environment serves to judge the policy, and to write what a
+robot needs of it.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from agents.iql import IQL
+from envs.simulation import Simulation
+from experiments import cli, host
+from experiments.host import Course, Plan, Run
+from rl import manifest, memory, rollout
+from rl.agent import FromReplay
+from rl.data import dataset, held_out, npz, sampling
+from rl.data.dataset import Dataset
+from rl.data.sampling import Sampler, Source, Uniform
+from rl.policy import uniform
+from rl.types import Key, Metrics, Transition
+
+PHASE = 1_000  # updates between two looks of the host, about
+ROUNDING = 1e-5  # that an action may leave its range by
+Seen = dict[str, Transition]  # some of the data, of those learned from and those held out
+WORLDS = 16  # of which the golden vectors of an artefact are
+
+
+@dataclass(frozen=True)
+class Args(host.Args):
+    data: Path = Path("data.npz")  # a dataset (python -m rl.data convert makes one of others)
+    steps: int = 50_000  # of the critics, per seed
+    batch_size: int = 256
+    n_step: int = 1  # rewards in a target
+    sampler: Sampler = Uniform()  # which steps are learned from how often
+    held_out: float = 0.05  # share of the episodes that none is learned from, to measure with
+    reward_scale: float = 1.0  # of rewards as they are learned from
+    reward_shift: float = 0.0  # added to them then
+    evals: int = 10
+    eval_episodes: int = 10
+    out: Path = Path("runs/offline")
+    agent: Any = IQL()  # --agent NAME
+
+
+def begin(args: Args, env: Simulation, source: Source, key: Key) -> Run:
+    """A fresh learner that has seen what the data look like, and worlds that nobody acts in."""
+    agent_key, worlds_key, act_key, key = jax.random.split(key, 4)
+    obs = jax.tree.map(jnp.zeros_like, env.reset(key).obs)
+    learner = args.agent.init(agent_key, obs, jnp.zeros(env.action_dim))
+    every = Transition(source.obs, source.action, source.reward, source.terminated,
+                       source.truncated, source.obs)  # fmt: skip
+    learner = args.agent.observe(learner, every)
+    policy = uniform(env.action_dim)
+    worlds = rollout.start(env, policy, (), worlds_key, WORLDS)
+    worlds, _, _ = rollout.collect(env, policy, (), worlds, act_key, min(WORLDS, env.horizon))
+    return Run(learner, worlds, key, jnp.int32(0))
+
+
+def iterate(args: Args, run: Run, source: Source) -> tuple[Run, Metrics]:
+    """An update of the learner."""
+    sample_key, learn_key = jax.random.split(jax.random.fold_in(run.key, run.iteration))
+    shape = args.agent.delay, args.batch_size
+    length = args.n_step + getattr(args.agent, "ahead", 0)
+    batch = sampling.sample(source, sample_key, shape[0] * shape[1], length)
+    batch = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), batch)
+    learner, metrics = args.agent.update(run.learner, batch, learn_key)
+    return run._replace(learner=learner, iteration=run.iteration + 1), metrics
+
+
+def phase(args: Args, run: Run, source: Source, seen: Seen) -> tuple[Run, Metrics]:
+    """As many updates as the host leaves alone, and what the learner makes of some of the data."""
+    step = lambda run, _: iterate(args, run, source)  # noqa: E731
+    run, metrics = jax.lax.scan(step, run, length=plan(args).iterations)
+    metrics = jax.tree.map(jnp.mean, metrics) | {"updates": run.iteration * args.agent.delay}
+    for name, some in seen.items():
+        found = held_out.measured(args.agent, run.learner, some, jax.random.key(0))
+        metrics |= {f"{name}_{key}": x for key, x in found.items()}
+    return run, metrics
+
+
+def plan(args: Args) -> Plan:
+    """Phases short enough for so many evaluations."""
+    total = -(-args.steps // args.agent.delay)
+    return host.split(total, max(-(-args.steps // PHASE), min(args.evals, total)), total)
+
+
+def course(args: Args, env: Simulation, data: Dataset) -> Course:
+    """What the host is to train, and what a manifest says of its data."""
+    parts = {"train": data}
+    if args.held_out:
+        parts = dict(zip(("train", "held"), held_out.split(data, args.held_out, 0), strict=True))
+    aux = {name: {"return": dataset.to_go(x, args.agent.gamma)} for name, x in parts.items()}
+    source = sampling.source(parts["train"], args.sampler, aux["train"])
+    seen = {"train": held_out.glimpse(source, jax.random.key(0))}
+    if args.held_out:
+        held = sampling.source(parts["held"], Uniform(), aux["held"])
+        seen["held"] = held_out.glimpse(held, jax.random.key(1))
+    return Course(
+        agent=args.agent,
+        begin=lambda key: begin(args, env, source, key),
+        phase=partial(phase, args),
+        plan=plan(args),
+        steps=lambda done: done * args.agent.delay,
+        facts={"data_sha256": data.facts[npz.HASH]},
+        given=(source, seen),
+    )
+
+
+def main(args: Args) -> None:
+    env = host.simulated(args)
+    data = prepared(args, env)
+    host.train(check(args, env, data), env, lambda part: course(part, env, data))
+
+
+def prepared(args: Args, env: Simulation) -> Dataset:
+    """The dataset, its rewards as they are learned from; ValueError unless it is of this task."""
+    found = npz.read(args.data)
+    made = {name: found.facts.get(name) for name in ("task", "env")}
+    asked = {"task": args.env_name, "env": manifest.plain(env.task)}
+    if made["task"] and made != asked:
+        what = manifest.difference("its task", made, asked)
+        raise ValueError(f"{args.data} was made of another task: {what}.")
+    like = jax.eval_shape(env.reset, jax.random.key(0)).obs
+    found = dataset.fitted(str(args.data), found, like, env.action_dim)
+    if found.facts.get("reward") == "none" and hasattr(args.agent, "critic"):
+        raise ValueError(f"{args.data} tells no rewards: BC alone learns from it.")
+    if (most := float(np.abs(found.steps["action"]).max())) > 1 + ROUNDING:
+        raise ValueError(f"{args.data} has an action of {most:g}; they lie in [-1, 1].")
+    rewards = args.reward_scale * found.steps["reward"] + args.reward_shift
+    return found._replace(steps=found.steps | {"reward": rewards.astype(np.float32)})
+
+
+def check(args: Args, env: Simulation, data: Dataset) -> list[Args]:
+    """Refuse what makes no sense, before anything is made; seeds in groups that fit in memory."""
+    cli.at_least(1, args, "steps", "seeds", "batch_size", "n_step", "eval_episodes")
+    cli.at_least(0, args, "evals", "save_s")
+    lacking = [n for n in dir(FromReplay) if n[0] != "_" and not hasattr(args.agent, n)]
+    if lacking:
+        who = type(args.agent).__name__
+        raise ValueError(f"{who} cannot learn from data: it has no {', '.join(lacking)}.")
+    if not 0 <= args.held_out < 1:
+        raise ValueError(f"--held-out is {args.held_out}; it takes a share in [0, 1).")
+    if not (np.isfinite(args.reward_scale) and np.isfinite(args.reward_shift)):
+        raise ValueError("--reward-scale and --reward-shift take finite numbers.")
+    memory.require(2 * data.size, f"{args.data}", "take a part of it")
+
+    def once(key: Key) -> Run:
+        return begin(args, env, sampling.source(data, Uniform()), key)
+
+    state = jax.eval_shape(once, jax.random.key(0))
+    mend = "lower --agent.hidden or --batch-size"
+    return host.groups(args, 4 * memory.size(state), "its networks", mend)
+
+
+if __name__ == "__main__":
+    cli.run(main, Args)

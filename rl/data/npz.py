@@ -1,0 +1,95 @@
+"""Datasets as files of ours: an uncompressed .npz, with "facts" as JSON and a hash of the rest.
+
+It is mapped into memory, so it may be larger than that; nothing in it is ever unpickled.
+"""
+
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from rl.data import dataset
+from rl.data.dataset import Dataset
+
+SCHEMA = 2  # 1 has a next observation for each step, and no mask
+FACTS, HASH = "facts", "sha256"
+
+
+def refuse_taken(path: Path) -> None:
+    if path.exists():
+        raise ValueError(f"{path} is there already: name another file with --out, or delete it.")
+
+
+def write(path: Path, data: Dataset) -> str:
+    """Write a file that is not there yet, whole or not at all; its hash."""
+    refuse_taken(path)
+    dataset.check(str(path), data)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sha256, partial = data.sha256, path.with_name(f"{path.name}.partial")
+    facts = {FACTS: np.array(json.dumps(data.facts | {"schema": SCHEMA, HASH: sha256}))}
+    arrays: dict[str, Any] = data.steps | dataset.prefixed(data.episodes) | facts
+    try:
+        with partial.open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return sha256
+
+
+def read(path: Path) -> Dataset:
+    """The dataset in a file; ValueError says what is wrong with it."""
+    if not path.is_file():
+        raise ValueError(
+            f"{path} is no dataset: there is no such file. python -m experiments.make_data "
+            "writes one."
+        )
+    try:
+        arrays: dict[str, np.ndarray] = mapped(path)
+        facts = json.loads(arrays.pop(FACTS).item())
+    except Exception:  # whatever a damaged file makes of its readers
+        raise ValueError(
+            f"{path} is damaged, or no dataset of ours: make it again, or read another format with "
+            "python -m rl.data convert."
+        ) from None
+    if facts.get("schema", 1) > SCHEMA:
+        raise ValueError(f"{path} was written by a newer version of this package.")
+    cut = len(dataset.EPISODE)
+    episodes = {n[cut:]: x for n, x in arrays.items() if n.startswith(dataset.EPISODE)}
+    steps = {n: x for n, x in arrays.items() if not n.startswith(dataset.EPISODE)}
+    found = Dataset(steps, episodes, facts)
+    if facts.get(HASH) != found.sha256:
+        raise ValueError(f"{path} is damaged: it does not hold what its hash is of. Make it again.")
+    dataset.check(str(path), found)
+    return (
+        dataset.compact(steps, episodes, facts, str(path)) if facts.get("schema", 1) < 2 else found
+    )
+
+
+def mapped(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an uncompressed .npz, read as they are used."""
+    with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+        return {info.filename.removesuffix(".npy"): _member(file, path, info)
+                for info in archive.infolist()}  # fmt: skip
+
+
+def _member(file: BinaryIO, path: Path, info: zipfile.ZipInfo) -> np.ndarray:
+    if info.compress_type != zipfile.ZIP_STORED:
+        raise ValueError(f"{path} is compressed.")
+    file.seek(info.header_offset + 26)  # of zip's local header, after which come its two texts
+    texts = np.frombuffer(file.read(4), "<u2")
+    file.seek(info.header_offset + 30 + int(texts.sum()))
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    else:
+        shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
+    if dtype.hasobject:
+        raise ValueError(f"{path} has pickled objects.")
+    if not np.prod(shape, dtype=int):
+        return np.zeros(shape, dtype)
+    order = "F" if fortran else "C"
+    return np.memmap(path, dtype, "r", file.tell(), shape, order)
