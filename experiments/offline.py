@@ -19,7 +19,7 @@ from agents.iql import IQL
 from envs.simulation import Simulation
 from experiments import cli, host
 from experiments.host import Course, Plan, Run
-from rl import manifest, memory, rollout
+from rl import manifest, memory, rollout, runs
 from rl.agent import FromReplay
 from rl.data import dataset, held_out, npz, sampling
 from rl.data.dataset import Dataset
@@ -122,6 +122,9 @@ def main(args: Args) -> None:
 def prepared(args: Args, env: Simulation) -> Dataset:
     """The dataset, its rewards as they are learned from; ValueError unless it is of this task."""
     found = npz.read(args.data)
+    told = runs.read_manifest(args.out) if args.resume else {}
+    if told.get("data_sha256", found.facts[npz.HASH]) != found.facts[npz.HASH]:
+        raise ValueError(f"{args.out} was begun with other data than are in {args.data} now.")
     made = {name: found.facts.get(name) for name in ("task", "env")}
     asked = {"task": args.env_name, "env": manifest.plain(env.task)}
     if made["task"] and made != asked:

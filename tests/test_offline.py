@@ -2,6 +2,7 @@
 
 import json
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,10 @@ def test_it_goes_on_where_it_was_stopped_to_the_last_bit(
         assert (cut / name).read_bytes() == (whole / name).read_bytes()
     steps = [[row["step"] for row in runs.read_metrics(run)] for run in (cut, whole)]
     assert steps[0] == steps[1] == [1000, 2000, 3000]
+    args = cli.parse(offline.Args, ["--resume", str(cut / "checkpoints" / "1000")])
+    npz.write(tmp_path / "other.npz", npz.read(data).chosen(np.arange(5)))
+    with pytest.raises(ValueError, match="was begun with other data"):
+        offline.main(replace(args, data=tmp_path / "other.npz"))
 
 
 def changed(data: Dataset, **steps: Any) -> Dataset:

@@ -82,7 +82,7 @@ class Top:
 
     def weights(self, data: Dataset) -> np.ndarray:
         returns = data.sums()
-        count = max(round(self.share * len(returns)), 1)
+        count = max(int(self.share * len(returns)), 1)
         weights = np.zeros(len(returns))
         weights[np.argsort(-returns, kind="stable")[:count]] = 1
         return weights
