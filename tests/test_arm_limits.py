@@ -149,10 +149,10 @@ def test_a_factor_loosens_them() -> None:
     ("name", "actions", "expert"),
     [
         ("panda-reach", "joints", False),
-        ("panda-push-t", "ee", False),
         ("panda-pick-cube", "ee", True),
-        ("panda-peg-insertion", "joints", True),
         ("so101-pick-cube", "joints", False),
+        pytest.param("panda-push-t", "ee", False, marks=pytest.mark.slow),
+        pytest.param("panda-peg-insertion", "joints", True, marks=pytest.mark.slow),
     ],
 )
 def test_the_limiter_cuts_nothing_that_a_task_asks_for(

@@ -34,7 +34,7 @@ def filled(capacity: int, additions: list[int]) -> tuple[buffer.Buffer, int]:
     return ring, total
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     capacity=st.integers(5, 9), additions=st.lists(st.integers(1, 4), min_size=3, max_size=6),
     length=st.integers(1, 3), seed=st.integers(0, 2**31 - 1),

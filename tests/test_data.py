@@ -62,6 +62,7 @@ def test_it_holds_whole_episodes_as_they_were(made: Path) -> None:
     assert np.abs(data.steps["action"]).max() <= 1
 
 
+@pytest.mark.slow  # by default data of chance are made twice: tests/test_offline.py
 def test_the_same_command_makes_the_same_and_another_seed_does_not(
     made: Path, tmp_path: Path
 ) -> None:
@@ -181,7 +182,10 @@ def test_what_cannot_be_made_is_refused(tmp_path: Path, flags: dict[str, Any], w
         make_data.main(replace(args(tmp_path / "x.npz"), **flags))
 
 
-@pytest.mark.parametrize(("name", "episodes"), [("panda-pick-cube", 60), ("panda-push-t", 60)])
+@pytest.mark.parametrize(
+    ("name", "episodes"),
+    [("panda-pick-cube", 60), pytest.param("panda-push-t", 60, marks=pytest.mark.slow)],
+)
 def test_the_ways_of_an_expert_are_told_apart_in_its_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, episodes: int
 ) -> None:

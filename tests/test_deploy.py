@@ -167,8 +167,14 @@ def test_a_task_of_raw_fields_leaves_none(name: str, tmp_path: Path) -> None:
     assert not [*tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize("name", ["go2-getup", "go1-footstand"])
-@pytest.mark.parametrize("runtime", ["jax", "numpy"])
+@pytest.mark.parametrize(
+    ("name", "runtime"),
+    [
+        ("go2-getup", "numpy"),
+        *(pytest.param("go1-footstand", x, marks=pytest.mark.slow) for x in ("jax", "numpy")),
+        pytest.param("go2-getup", "jax", marks=pytest.mark.slow),
+    ],
+)
 def test_a_task_without_a_command_is_deployed_as_well(
     name: str, runtime: Any, tmp_path: Path
 ) -> None:

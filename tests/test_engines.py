@@ -33,6 +33,7 @@ def processes(word: str, tmp_path: Path) -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.slow
 def test_a_cluster_that_loses_workers_makes_every_run_once(tmp_path: Path) -> None:
     name = toys(tmp_path, seeds=2, pause=0.3)
     driver = subprocess.Popen(

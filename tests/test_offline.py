@@ -164,7 +164,10 @@ def test_held_out_episodes_are_never_learned_from(data: Path) -> None:
         held_out.split(found.chosen(np.array([3])), 0.2, seed=0)
 
 
-def test_data_are_made_of_a_policy_and_of_chance(tmp_path: Path, data: Path) -> None:
+def test_data_are_made_of_a_policy_and_of_chance(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(make_data, "JUDGED", 16)
     run = trained(data, tmp_path / "bc", "--agent", "bc", "--steps", "200")
     base = ["--env", NAME, "--episodes", "70"]
     for by, name in (("random", "a"), ("random", "b"), (str(run), "c")):

@@ -102,7 +102,9 @@ def test_a_resume_that_is_refused_leaves_the_run_as_it_was(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("words", "most", "why"),
     [
-        (["--agent.critic-lr", "1e10"], 1_000, "became NaN or infinite"),
+        pytest.param(
+            ["--agent.critic-lr", "1e10"], 1_000, "became NaN or infinite", marks=pytest.mark.slow
+        ),
         ([], 1e-6, "times the largest return"),
     ],
 )

@@ -106,7 +106,7 @@ def kill_and_resume(name: str, tmp_path: Path, kills: int, *words: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["ppo", "sac", *(pytest.param(x, marks=pytest.mark.slow) for x in ("crossq", "simbav2"))],
+    ["sac", *(pytest.param(x, marks=pytest.mark.slow) for x in ("ppo", "crossq", "simbav2"))],
 )
 def test_a_killed_run_ends_as_the_undisturbed_one(name: str, tmp_path: Path) -> None:
     kill_and_resume(name, tmp_path, 1)

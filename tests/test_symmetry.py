@@ -196,6 +196,7 @@ def test_an_image_of_an_image_is_the_original() -> None:
         assert not np.array_equal(exact(flip, x), x)
 
 
+@pytest.mark.slow
 def test_a_symmetric_policy_and_value_after_learning() -> None:
     """What it does in the mirror is the mirror image of what it does, however it was taught."""
     task = Joystick("go2", "flat", measured=True)
