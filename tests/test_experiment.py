@@ -189,7 +189,7 @@ def test_a_strange_or_damaged_run_is_refused(trained: Path, tmp_path: Path) -> N
         checkpoint.load_params(policy, {"other": np.zeros(1)})
 
 
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_stopped_from_outside_keeps_its_policy(sent: signal.Signals, tmp_path: Path) -> None:
     out = tmp_path / "run"
     words = [*SMALL, "--steps", "100000000", "--evals", "0", "--out", str(out)]
