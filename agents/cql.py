@@ -121,8 +121,10 @@ class CQL:
 
     def q(self, params: Params, obs: Array, action: Array) -> Array:
         """Every critic's values [E, B, n] of actions [B, n, A] in states [B, O]."""
-        many = jnp.broadcast_to(obs[:, None], (*action.shape[:-1], obs.shape[-1]))
-        return jax.vmap(lambda params: apply(self.critic, params, many, action)[..., 0])(params)
+        many = jnp.repeat(obs, action.shape[1], axis=0)  # rows of one matrix: a fifth faster
+        given = many, action.reshape(len(many), -1)
+        found = jax.vmap(lambda params: apply(self.critic, params, *given)[..., 0])(params)
+        return found.reshape(-1, *action.shape[:2])
 
     def backup(self, state: State, sample: Sample, key: Key) -> Array:
         """Target [B]: the lowest of a subset of the target critics, of one next action or the best
@@ -142,20 +144,19 @@ class CQL:
         """Actions [B, 3 n, A] that the critics are pushed down on, and their log-densities: of
         chance, of the policy, and of the policy one step later."""
         chance_key, here_key, later_key = jax.random.split(key, 3)
-        count, dim = self.actions, sample.action.shape[-1]
-        shape = len(sample.action), count, dim
+        shape = _, count, dim = len(sample.action), self.actions, sample.action.shape[-1]
         chance = jax.random.uniform(chance_key, shape, minval=-1, maxval=1)
         evenly = jnp.full(shape[:2], -dim * jnp.log(2.0))
-        params = state.actor.params
-        here, here_logp = self.act(params, sample.obs.policy, dim, here_key, count)
-        later, later_logp = self.act(params, sample.next_obs.policy, dim, later_key, count)
-        logp = jnp.concatenate([evenly, here_logp, later_logp], 1)
-        return jnp.concatenate([chance, here, later], 1), logp
+        params, seen, then = state.actor.params, sample.obs.policy, sample.next_obs.policy
+        here, here_logp = self.act(params, seen, dim, here_key, count)
+        later, later_logp = self.act(params, then, dim, later_key, count)
+        every = (chance, here, later), (evenly, here_logp, later_logp)
+        return jnp.concatenate(every[0], 1), jnp.concatenate(every[1], 1)
 
     def weight(self, log_weight: Array) -> Array:
         """What the penalty counts."""
-        found = jnp.clip(jnp.exp(log_weight), 0, 1e6)
-        return jnp.float32(self.penalty) if self.gap is None else self.penalty * found
+        found = jnp.clip(jnp.exp(log_weight), 0, 1e6) if self.gap is not None else 1.0
+        return jnp.float32(self.penalty) * found
 
     def conservative(self, q_data: Array, q_others: Array, logp: Array, floor: Array) -> Array:
         """How far the critics [E] have others' actions above the data's: eq. 4, CQL(H).
@@ -170,16 +171,16 @@ class CQL:
             q_others = q_others - logp
         else:
             q_others = jnp.concatenate([q_others, q_data[..., None]], -1)
-        most = jax.nn.logsumexp(q_others / self.temperature, -1) * self.temperature
-        return (most - q_data).mean(1)
+        soft = jax.nn.logsumexp(q_others / self.temperature, -1) * self.temperature
+        return (soft - q_data).mean(1)
 
     def critic_loss(
         self, params: Params, state: State, sample: Sample, target: Array, floor: Array, key: Key
     ) -> Loss:
         """Summed over critics: the mean squared error and what being conservative costs."""
         actions, logp = jax.lax.stop_gradient(self.others(state, sample, key))
-        every = jnp.concatenate([sample.action[:, None], actions], 1)
-        q = self.q(params, sample.obs.critic, every)
+        actions = jnp.concatenate([sample.action[:, None], actions], 1)
+        q = self.q(params, sample.obs.critic, actions)
         error = ((q[..., 0] - target) ** 2).mean(1).sum()
         above = self.conservative(q[..., 0], q[..., 1:], logp, floor) - (self.gap or 0.0)
         loss = error + self.weight(state.log_weight.params) * above.sum()
@@ -192,8 +193,7 @@ class CQL:
 
     def weight_loss(self, log_weight: Array, above: Array) -> Loss:
         """The penalty's weight grows while it is above its gap."""
-        weight = self.weight(log_weight)
-        return -weight * above, {"penalty_weight": weight}
+        return -(weight := self.weight(log_weight)) * above, {"penalty_weight": weight}
 
     def actor_loss(self, params: Params, state: State, sample: Sample, key: Key) -> Loss:
         action, logp = self.act(params, sample.obs.policy, sample.action.shape[-1], key, 1)
@@ -202,8 +202,7 @@ class CQL:
         return loss, {"actor_loss": loss, "entropy": -logp.mean()}
 
     def alpha_loss(self, log_alpha: Array, entropy: Array, dim: int) -> Loss:
-        alpha = jnp.exp(log_alpha)
-        loss = alpha * (entropy - self.target_entropy * dim)
+        loss = (alpha := jnp.exp(log_alpha)) * (entropy - self.target_entropy * dim)
         return loss, {"alpha_loss": loss, "alpha": alpha}
 
     def sample(self, state: State, batch: Transition) -> tuple[Sample, Array]:
@@ -225,18 +224,19 @@ class CQL:
             critic, metrics = descend(tx, self.critic_loss, state.critic, *given)
             if self.gap is not None:
                 above = metrics["conservative"] * self.critics
-                weight, m = descend(tx, self.weight_loss, state.log_weight, above)
-                state, metrics = state._replace(log_weight=weight), metrics | m
+                weight, more = descend(tx, self.weight_loss, state.log_weight, above)
+                state, metrics = state._replace(log_weight=weight), metrics | more
             target = optax.incremental_update(critic.params, state.target, self.tau)
             return state._replace(critic=critic, target=target), metrics
 
         state, m1 = jax.lax.scan(step, state, (every, jax.random.split(critic_key, self.delay)))
         last, tx = jax.tree.map(lambda x: x[-1], every[0]), optax.adam(self.lr)
         actor, m2 = descend(tx, self.actor_loss, state.actor, state, last, actor_key)
-        dim = batch.action.shape[-1]
-        log_alpha, m3 = descend(tx, self.alpha_loss, state.log_alpha, m2["entropy"], dim)
-        state = state._replace(actor=actor, log_alpha=log_alpha)
-        return state, jax.tree.map(jnp.mean, m1) | m2 | m3
+        told = m2["entropy"], batch.action.shape[-1]
+        log_alpha, m3 = descend(tx, self.alpha_loss, state.log_alpha, *told)
+        return state._replace(actor=actor, log_alpha=log_alpha), jax.tree.map(
+            jnp.mean, m1
+        ) | m2 | m3
 
     def believed(self, state: State, obs: Obs, action: Array) -> Array:
         """What the lower critic believes returns of actions [B, A] to be [B], `obs` as recorded."""
