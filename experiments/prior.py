@@ -44,7 +44,8 @@ def demonstrations(env: Simulation, args: Any) -> tuple[Demos, dict[str, str]]:
             f"{path} was made of another task: {what}. Make one of this task with python -m "
             "experiments.make_data."
         )
-    if told.get("demos_sha256", found.sha256) != found.sha256:
+    sha256 = found.facts[npz.HASH]  # of the file, whose schema may be older than what is read
+    if told.get("demos_sha256", sha256) != sha256:
         raise ValueError(
             f"{args.out} was begun with other demonstrations than are in {path} now: make those "
             "again by the command that made them."
@@ -58,7 +59,7 @@ def demonstrations(env: Simulation, args: Any) -> tuple[Demos, dict[str, str]]:
     seen = dataset.shaped(path, found, like)
     seen = seen if args.hindsight else without_world(seen)
     rows = jax.tree.map(lambda x: jnp.asarray(x[:, None]), seen)
-    return (Buffer(rows, jnp.int32(len(seen.reward))),), {"demos_sha256": found.sha256}
+    return (Buffer(rows, jnp.int32(len(seen.reward))),), {"demos_sha256": sha256}
 
 
 def batch(

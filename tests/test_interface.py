@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import envs
 from benchmarks import collect
-from experiments import cli, play, sac
+from experiments import cli, off_policy, play, prior, sac
 from rl import artefact, manifest, runs
 from rl.bridge import wire
 from rl.data import npz
@@ -96,6 +97,11 @@ def test_a_dataset_and_records_are_read(tmp_path: Path, monkeypatch: pytest.Monk
         found = npz.read(path)
         assert len(found.episodes["length"]) == len(found.episodes["last_obs/policy"]) == 2
         assert (found.steps["mask"] == ~found.steps["terminated"]).all()
+    task = envs.make_task(TASK)
+    for path in HERE.glob("dataset-*.npz"):  # a run goes on with the file that it was begun with
+        args = off_policy.Args(task, TASK, demos=path)
+        _, told = prior.demonstrations(envs.simulate(task, "native"), args)
+        assert told == {"demos_sha256": json.loads(np.load(path)["facts"].item())["sha256"]}
     newer = tmp_path / "newer.npz"
     with monkeypatch.context() as later:
         later.setattr(npz, "SCHEMA", npz.SCHEMA + 1)
