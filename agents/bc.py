@@ -18,7 +18,7 @@ class State(NamedTuple):
     """Arrays only: save it, vmap it over seeds, carry it through scan."""
 
     actor: Trainable
-    obs: norm.Stats
+    obs: norm.Stats  # of both views
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class BC:
 
     def init(self, key: Key, obs: Obs, action: Array) -> State:
         """State for one example of `obs` and `action` [A]."""
-        seen = samples.views(obs).policy
-        actor = self.actor(action.shape[-1]).init(key, seen)
+        seen = samples.views(obs)
+        actor = self.actor(action.shape[-1]).init(key, seen.policy)
         return State(trainable(actor, self.tx), norm.init(seen))
 
     def policy(self, explore: bool, action_dim: int) -> Policy:
@@ -74,7 +74,8 @@ class BC:
 
     def deploy(self, state: State) -> Params:
         """All a policy needs: the actor and its normaliser."""
-        return {"actor": state.actor.params, "obs": state.obs}
+        stats = state.obs._replace(mean=state.obs.mean.policy, var=state.obs.var.policy)
+        return {"actor": state.actor.params, "obs": stats}
 
     def scaled(self, stats: norm.Stats, obs: PyTree) -> PyTree:
         return norm.normalise(stats, obs) if self.normalise else obs
@@ -90,7 +91,7 @@ class BC:
     def update(self, state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:
         """A step on the first of each window [1, B, n, ...]."""
         obs, action = jax.tree.map(lambda x: x[0, :, 0], (batch.obs, batch.action))
-        obs = self.scaled(state.obs, samples.views(obs).policy)
+        obs = self.scaled(state.obs, samples.views(obs)).policy
         actor, metrics = descend(self.tx, self.loss, state.actor, obs, action, key)
         return state._replace(actor=actor), metrics
 
@@ -98,4 +99,4 @@ class BC:
         """With fresh transitions [T, N, ...] counted in the statistics."""
         if not self.normalise:
             return state
-        return state._replace(obs=norm.update(state.obs, samples.views(seen.obs).policy))
+        return state._replace(obs=norm.update(state.obs, samples.views(seen.obs)))

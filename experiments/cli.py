@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -40,27 +40,35 @@ def guard(main: Callable[[], None]) -> None:
         os._exit(130)  # as shells have it; an orderly end crashes while XLA still compiles
 
 
-def parse(args_type: Any, args: list[str]) -> Any:
+def parse(args_type: Any, args: list[str], begun: Mapping[str, Any] | None = None) -> Any:
     """`args_type` from `args`, with the task that `--env` names, and the agent that `--agent` does.
 
-    `--resume RUN` stands for the flags that RUN was begun with.
+    Where any agent may learn, `--start-from RUN` stands for RUN's, and for its task; a run that was
+    `begun` (its manifest) has them itself.  `--resume RUN` stands for RUN's flags.
     """
-    defaults, rest = args_type(), []
-    any_agent = get_type_hints(args_type).get("agent") is Any
-    made: dict[str, Any] = {"--env": defaults.env_name, "--agent": None}
+    defaults: Any = args_type()
+    rest: list[str] = []
+    hints = get_type_hints(args_type)
+    any_agent = hints.get("agent") is Any
+    named = ["--env", *["--agent"] * any_agent]
+    named += ["--start-from"] * (any_agent and "start_from" in hints)
+    made: dict[str, str] = {}
     words = iter(args)
     for word in words:
         flag, _, value = word.partition("=")
-        if flag == "--env" or (flag == "--agent" and any_agent):
+        if flag in named:
             made[flag] = value or next(words, "")
         else:
             rest.append(word)
-    default = {"env": envs.make_task(made["--env"]), "env_name": made["--env"]}
-    if made["--agent"] is not None:
+    default = _of_run(begun, made["--start-from"]) if "--start-from" in made else {}
+    if "--env" in made or not default:
+        name = made.get("--env", str(defaults.env_name))
+        default |= {"env": envs.make_task(name), "env_name": name}
+    if "--agent" in made:
         default["agent"] = agent(made["--agent"])
     parsed = tyro.cli(
         args_type,
-        prog=f"python -m experiments.{Path(sys.argv[0]).stem} --env {made['--env']}",
+        prog=f"python -m experiments.{Path(sys.argv[0]).stem} --env {default['env_name']}",
         description=f"--env is one of {', '.join(envs.names())}."
         + f" --agent is one of {', '.join(agent_names())}." * any_agent,
         args=rest,
@@ -86,6 +94,19 @@ def agent(name: str) -> Any:
     return next(x for called, x in vars(module).items() if called.lower() == plain)()
 
 
+def _of_run(begun: Mapping[str, Any] | None, run: str) -> dict[str, Any]:
+    """The task and agent of a run that is begun, or else of the run that it starts from."""
+    facts = begun or runs.read_manifest(Path(run))
+    try:
+        task = manifest.made(envs.make_task(facts["env"]), facts["config"]["env"])
+        theirs = manifest.made(agent(facts["algorithm"]), facts["config"]["agent"])
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            f"{run}/manifest.json is damaged or of another version: {error!r}."
+        ) from None
+    return {"env": task, "env_name": facts["env"], "agent": theirs, "start_from": Path(run)}
+
+
 def _begun(args_type: Any, resume: Path) -> Any:
     """The arguments of the run at `resume`, which may name one of its checkpoints."""
     run = resume.parent.parent if resume.parent.name == "checkpoints" else resume
@@ -96,7 +117,7 @@ def _begun(args_type: Any, resume: Path) -> Any:
     argv = facts["argv"]
     if Path(argv[0]).stem != Path(sys.argv[0]).stem:
         raise ValueError(f"{run} was begun by {argv[0]}: resume it with that.")
-    args = parse(args_type, argv[1:])
+    args = parse(args_type, argv[1:], facts)
     seeds = facts["seeds"]  # of all that argv named, those of this group
     args = replace(args, seed=seeds[0], seeds=len(seeds))
     now, then = manifest.plain(args), facts["config"]

@@ -69,12 +69,13 @@ class Course(NamedTuple):
     """What an experiment does to one seed; the host does the rest."""
 
     agent: Agent
-    begin: Callable[[Key], Any]  # a Run; a field `replay` of it, if any, is a Buffer
+    begin: Callable[..., Any]  # a Run, of a key; a field `replay` of it, if any, is a Buffer
     phase: Callable[..., tuple[Any, Metrics]]  # of a run, and what is `given`
     plan: Plan
     steps: Callable[[int], int]  # of the environment, after so many iterations
     facts: Mapping[str, Any] = MappingProxyType({})  # that the manifest is to have besides
     given: tuple[PyTree, ...] = ()  # what a phase is told besides its run, the same for all seeds
+    start: tuple[PyTree, ...] = ()  # what `begin` is told besides its key, leaves [seeds, ...]
 
 
 def simulated(args: Args) -> Simulation:
@@ -127,6 +128,14 @@ def learn(args: Args, env: Simulation, course: Course, log: record.Record) -> No
     if args.evals:
         judge = jax.jit(over_seeds(judged)).lower(run.learner).compile()
     log.spent("compile")
+
+    def evaluate(step: int, learner: PyTree) -> None:
+        found = jax.device_get(judge(learner))
+        log.evaluated(step, *play.outcomes(found), metrics=found.metrics)
+        log.spent("evaluate")
+
+    if args.evals and course.start and not int(run.iteration[0]):
+        evaluate(course.steps(0), run.learner)  # what it is to be better than
     print(f"compiled {log.manifest['compile_s']:.0f} s; a line after each tenth", flush=True)
     with Stop() as stop:
         done = int(run.iteration[0]) // iterations
@@ -143,9 +152,7 @@ def learn(args: Args, env: Simulation, course: Course, log: record.Record) -> No
             log.save(step, params)
             log.spent("train")
             if done * args.evals // phases > (done - 1) * args.evals // phases:
-                found = jax.device_get(judge(run.learner))
-                log.evaluated(step, *play.outcomes(found), metrics=found.metrics)
-                log.spent("evaluate")
+                evaluate(step, run.learner)
             if saver.due or stop.asked or done == phases:
                 saver.save(step, run)
                 deployer.write(log, params, run.worlds)
@@ -158,10 +165,10 @@ def started(args: Args, course: Course, log: record.Record, saver: Saver) -> Any
     keys = jax.vmap(jax.random.key)(jnp.array(log.manifest["seeds"]))  # the same alone, in company
     fresh = jax.jit(over_seeds(course.begin))
     if args.resume:
-        found = saver.restore(jax.eval_shape(fresh, keys), step_of(args.resume))
+        found = saver.restore(jax.eval_shape(fresh, keys, *course.start), step_of(args.resume))
         if found is not None:
             return found
-    return fresh(keys)
+    return fresh(keys, *course.start)
 
 
 def over_seeds(f: Callable[..., Any]) -> Callable[..., Any]:

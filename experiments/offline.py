@@ -17,7 +17,7 @@ import numpy as np
 
 from agents.iql import IQL
 from envs.simulation import Simulation
-from experiments import cli, host
+from experiments import cli, host, start
 from experiments.host import Course, Plan, Run
 from rl import manifest, memory, rollout, runs
 from rl.agent import FromReplay
@@ -25,7 +25,7 @@ from rl.data import dataset, held_out, npz, sampling
 from rl.data.dataset import Dataset
 from rl.data.sampling import Sampler, Source, Uniform
 from rl.policy import uniform
-from rl.types import Key, Metrics, Transition
+from rl.types import Key, Metrics, PyTree, Transition
 
 PHASE = 1_000  # updates between two looks of the host, about
 ROUNDING = 1e-5  # that an action may leave its range by
@@ -34,33 +34,34 @@ WORLDS = 16  # of which the golden vectors of an artefact are
 
 
 @dataclass(frozen=True)
-class Args(host.Args):
+class Args(start.Args):
     data: Path = Path("data.npz")  # a dataset (python -m rl.data convert makes one of others)
     steps: int = 50_000  # of the critics, per seed
     batch_size: int = 256
     n_step: int = 1  # rewards in a target
     sampler: Sampler = Uniform()  # which steps are learned from how often
     held_out: float = 0.05  # share of the episodes that none is learned from, to measure with
-    reward_scale: float = 1.0  # of rewards as they are learned from
-    reward_shift: float = 0.0  # added to them then
     evals: int = 10
     eval_episodes: int = 10
     out: Path = Path("runs/offline")
     agent: Any = IQL()  # --agent NAME
 
 
-def begin(args: Args, env: Simulation, source: Source, key: Key) -> Run:
-    """A fresh learner that has seen what the data look like, and worlds that nobody acts in."""
+def begin(args: Args, env: Simulation, source: Source, key: Key, learner: PyTree = None) -> Run:
+    """A learner that has seen what the data look like, and worlds that nobody acts in."""
     agent_key, worlds_key, act_key, key = jax.random.split(key, 4)
-    obs = jax.tree.map(jnp.zeros_like, env.reset(key).obs)
-    learner = args.agent.init(agent_key, obs, jnp.zeros(env.action_dim))
-    every = Transition(source.obs, source.action, source.reward, source.terminated,
-                       source.truncated, source.obs)  # fmt: skip
-    learner = args.agent.observe(learner, every)
+    if learner is None:
+        learner = args.agent.observe(start.fresh(args.agent, env, agent_key), every(source))
     policy = uniform(env.action_dim)
     worlds = rollout.start(env, policy, (), worlds_key, WORLDS)
     worlds, _, _ = rollout.collect(env, policy, (), worlds, act_key, min(WORLDS, env.horizon))
     return Run(learner, worlds, key, jnp.int32(0))
+
+
+def every(source: Source) -> Transition:
+    """All that data show, in its order."""
+    return Transition(source.obs, source.action, source.reward, source.terminated,
+                      source.truncated, source.obs)  # fmt: skip
 
 
 def iterate(args: Args, run: Run, source: Source) -> tuple[Run, Metrics]:
@@ -93,6 +94,7 @@ def plan(args: Args) -> Plan:
 
 def course(args: Args, env: Simulation, data: Dataset) -> Course:
     """What the host is to train, and what a manifest says of its data."""
+    found, facts = start.start(args, env)
     parts = {"train": data}
     if args.held_out:
         parts = dict(zip(("train", "held"), held_out.split(data, args.held_out, 0), strict=True))
@@ -104,12 +106,13 @@ def course(args: Args, env: Simulation, data: Dataset) -> Course:
         seen["held"] = held_out.glimpse(held, jax.random.key(1))
     return Course(
         agent=args.agent,
-        begin=lambda key: begin(args, env, source, key),
+        begin=partial(begin, args, env, source),
         phase=partial(phase, args),
         plan=plan(args),
         steps=lambda done: done * args.agent.delay,
-        facts={"data_sha256": data.facts[npz.HASH]},
+        facts={"data_sha256": data.facts[npz.HASH]} | facts,
         given=(source, seen),
+        start=found,
     )
 
 
@@ -119,7 +122,7 @@ def main(args: Args) -> None:
     host.train(check(args, env, data), env, lambda part: course(part, env, data))
 
 
-def prepared(args: Args, env: Simulation) -> Dataset:
+def prepared(args: Any, env: Simulation) -> Dataset:
     """The dataset, its rewards as they are learned from; ValueError unless it is of this task."""
     found = npz.read(args.data)
     told = runs.read_manifest(args.out) if args.resume else {}
@@ -136,6 +139,8 @@ def prepared(args: Args, env: Simulation) -> Dataset:
         raise ValueError(f"{args.data} tells no rewards: BC alone learns from it.")
     if (most := float(np.abs(found.steps["action"]).max())) > 1 + ROUNDING:
         raise ValueError(f"{args.data} has an action of {most:g}; they lie in [-1, 1].")
+    if not (np.isfinite(args.reward_scale) and np.isfinite(args.reward_shift)):
+        raise ValueError("--reward-scale and --reward-shift take finite numbers.")
     rewards = args.reward_scale * found.steps["reward"] + args.reward_shift
     return found._replace(steps=found.steps | {"reward": rewards.astype(np.float32)})
 
@@ -144,14 +149,9 @@ def check(args: Args, env: Simulation, data: Dataset) -> list[Args]:
     """Refuse what makes no sense, before anything is made; seeds in groups that fit in memory."""
     cli.at_least(1, args, "steps", "seeds", "batch_size", "n_step", "eval_episodes")
     cli.at_least(0, args, "evals", "save_s")
-    lacking = [n for n in dir(FromReplay) if n[0] != "_" and not hasattr(args.agent, n)]
-    if lacking:
-        who = type(args.agent).__name__
-        raise ValueError(f"{who} cannot learn from data: it has no {', '.join(lacking)}.")
+    check_agent(args.agent)
     if not 0 <= args.held_out < 1:
         raise ValueError(f"--held-out is {args.held_out}; it takes a share in [0, 1).")
-    if not (np.isfinite(args.reward_scale) and np.isfinite(args.reward_shift)):
-        raise ValueError("--reward-scale and --reward-shift take finite numbers.")
     memory.require(2 * data.size, f"{args.data}", "take a part of it")
 
     def once(key: Key) -> Run:
@@ -160,6 +160,13 @@ def check(args: Args, env: Simulation, data: Dataset) -> list[Args]:
     state = jax.eval_shape(once, jax.random.key(0))
     mend = "lower --agent.hidden or --batch-size"
     return host.groups(args, 4 * memory.size(state), "its networks", mend)
+
+
+def check_agent(agent: Any) -> None:
+    """Raise ValueError unless it learns from windows of steps."""
+    if lacking := [n for n in dir(FromReplay) if n[0] != "_" and not hasattr(agent, n)]:
+        who = type(agent).__name__
+        raise ValueError(f"{who} cannot learn from data: it has no {', '.join(lacking)}.")
 
 
 if __name__ == "__main__":

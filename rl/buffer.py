@@ -80,6 +80,26 @@ def later(buffer: Buffer, key: Key, at: Place, most: int) -> Place:
     return at._replace(row=at.row + jnp.minimum(ahead, left - 1))
 
 
+def to_go(buffer: Buffer, at: Place, gamma: float, most: int, unknown: float) -> Array:
+    """Discounted return [B] from each place to the end of its episode, as dataset.to_go has it;
+    `unknown` where that has not ended yet.
+
+    `most`: steps that an episode may have.
+    """
+    rows = at.row[:, None] + jnp.arange(most)
+    ring, world = rows % buffer.data.reward.shape[0], at.world[:, None]
+    terminated, truncated = (
+        x[ring, world] for x in (buffer.data.terminated, buffer.data.truncated)
+    )
+    over = terminated | truncated
+    same = (jnp.cumsum(over, 1) - over == 0) & (rows < buffer.written)
+    reward = jnp.where(same, buffer.data.reward[ring, world], 0)
+    cut = same & truncated & ~terminated
+    ahead = jnp.where(cut, jnp.minimum(reward, 0) * gamma / (1 - gamma) if gamma < 1 else 0, 0)
+    found = ((reward + ahead) * gamma ** jnp.arange(most)).sum(1)
+    return jnp.where((over & same).any(1), found, unknown)
+
+
 def mix(parts: Sequence[Transition]) -> Transition:
     """Batches of equal size interleaved one by one: any slice holds as much of each."""
 

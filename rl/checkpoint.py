@@ -76,6 +76,27 @@ class Checkpoints:
 
     def restore(self, like: PyTree, step: int) -> PyTree:
         """The state at `step`, shaped as `like`; ValueError says what is wrong with it."""
+        self._trusted(like, step)
+        return self._item(step, "state", self._args.StandardRestore(like))
+
+    def part(self, name: str, like: PyTree, step: int) -> PyTree:
+        """What the state at `step` has by this name, shaped as `like`; ValueError as `restore`."""
+        import orbax.checkpoint as ocp
+
+        self._trusted({name: like}, step)
+        path, how = self.folder.absolute() / str(step) / "state", ocp.checkpoint_utils
+        args = ocp.args.PyTreeRestore(
+            {name: like}, how.construct_restore_args({name: like}), partial_restore=True
+        )
+        return ocp.Checkpointer(ocp.PyTreeCheckpointHandler()).restore(path, args=args)[name]
+
+    def drop_after(self, step: int) -> None:
+        """Delete the checkpoints later than `step`."""
+        for later in [s for s in self.every() if s > step]:
+            self._manager.delete(later)
+
+    def _trusted(self, like: PyTree, step: int) -> None:
+        """Raise ValueError unless the checkpoint at `step` is whole and has `like`'s leaves."""
         where = self.folder / str(step)
         if step not in self.steps():
             has = f"it has {', '.join(map(str, self.steps())) or 'none'}"
@@ -91,12 +112,6 @@ class Checkpoints:
         for name, shape in _leaves(like).items():
             if (told := sealed["leaves"].get(name)) != shape:
                 raise ValueError(f"Checkpoint {where} has {name} as {told}, not {shape}.")
-        return self._item(step, "state", self._args.StandardRestore(like))
-
-    def drop_after(self, step: int) -> None:
-        """Delete the checkpoints later than `step`."""
-        for later in [s for s in self.every() if s > step]:
-            self._manager.delete(later)
 
     def _item(self, step: int, name: str, how: Any) -> Any:
         """What a checkpoint has by this name."""

@@ -3,6 +3,7 @@
 python -m rl.data info reach.npz
 python -m rl.data convert halfcheetah.hdf5 halfcheetah.npz
 python -m rl.data convert reach.npz data/reach-v0
+python -m rl.data join medium-expert.npz medium.npz expert.npz
 python -m rl.data plot reach.npz reach.png
 """
 
@@ -19,6 +20,7 @@ import tyro
 
 from rl.data import faults, formats, minari, npz
 from rl.data.dataset import Dataset
+from rl.data.join import joined
 
 COLUMNS = 6  # of observations, that are drawn
 TRACE = 200  # of an episode's steps, likewise
@@ -57,7 +59,18 @@ class Plot(Source):
     out: tyro.conf.Positional[Path]  # a .png that is not there yet
 
 
-Args = Info | Convert | Plot
+@dataclass(frozen=True, kw_only=True)
+class Join:
+    """Write several datasets of one task as one of ours."""
+
+    out: tyro.conf.Positional[Path]  # a .npz that is not there yet
+    paths: tyro.conf.Positional[
+        tuple[Path, ...]
+    ]  # two or more, of any format that needs no telling
+    episodes: tuple[int, ...] = ()  # so many of the first of each; 0, or nothing: all
+
+
+Args = Info | Convert | Join | Plot
 
 
 def load(args: Source) -> Dataset:
@@ -136,6 +149,21 @@ def convert(args: Convert) -> None:
     print(f"out      {args.out}")
 
 
+def join(args: Join) -> None:
+    if args.out.suffix != ".npz" or len(args.paths) < 2:
+        raise ValueError("join takes a new .npz, and two or more datasets to make it of.")
+    npz.refuse_taken(args.out)
+    named = {str(path): formats.read(path) for path in args.paths}
+    if len(named) < len(args.paths):
+        raise ValueError("A dataset is named twice.")
+    data = joined(named, args.episodes)
+    sha256 = npz.write(args.out, data)
+    for path, part in zip(named, data.facts["parts"], strict=True):
+        print(f"part     {part['episodes']:,} episodes of {path}")
+    print(f"episodes {len(data.starts):,} of {len(data.steps['action']):,} steps")
+    print(f"sha256   {sha256}\nout      {args.out}")
+
+
 def plot(args: Plot) -> None:
     from matplotlib.figure import Figure  # slow to import, and only needed here
 
@@ -185,6 +213,8 @@ def main() -> None:
                 info(args)
             case Convert():
                 convert(args)
+            case Join():
+                join(args)
             case Plot():
                 plot(args)
     except (ValueError, OSError) as error:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rl.data.dataset import Dataset
+from rl.data.join import PART
 from rl.train import sound
 from rl.types import Array, Key, Obs, Transition
 
@@ -88,7 +89,29 @@ class Top:
         return weights
 
 
-Sampler = Uniform | Weighted | Top
+@dataclass(frozen=True)
+class Mixture:
+    """Each of the datasets that were joined as often as its share, however large it is."""
+
+    shares: tuple[float, ...] = (0.5, 0.5)  # in the order they were joined in
+
+    def __post_init__(self) -> None:
+        well = min(self.shares, default=-1.0) >= 0 < sum(self.shares)
+        sound(self, shares=(well, "numbers of at least 0, not all 0"))
+
+    def weights(self, data: Dataset) -> np.ndarray:
+        part = data.episodes.get(PART)
+        if part is None or int(part.max()) + 1 != len(self.shares):
+            there = 1 if part is None else int(part.max()) + 1
+            raise ValueError(
+                f"--sampler.shares are {len(self.shares)} numbers; the data are of {there} parts, "
+                "which python -m rl.data join makes."
+            )
+        steps = np.bincount(part, data.episodes["length"], len(self.shares))
+        return (np.array(self.shares) / np.maximum(steps, 1))[part]
+
+
+Sampler = Uniform | Weighted | Top | Mixture
 
 
 def law(weights: np.ndarray, lengths: np.ndarray) -> Law:

@@ -1,0 +1,108 @@
+"""What training starts from: the learner of another run, whole or its actor alone."""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+import envs
+from envs.simulation import Simulation
+from experiments import cli, host
+from rl import manifest, runs
+from rl.checkpoint import Checkpoints, fingerprint, named
+from rl.train import Trainable
+from rl.types import Key, PyTree
+
+
+@dataclass(frozen=True)
+class Args(host.Args):
+    """Flags of what starts from another run."""
+
+    start_from: Path | None = None  # a run: its agent and task, unless named, and what it learned
+    take: Literal["all", "actor"] = "all"  # actor: critics begin afresh (critic-free pre-training)
+    reward_scale: float = 1.0  # of rewards as they are learned from
+    reward_shift: float = 0.0  # added to them then
+
+
+def fresh(agent: Any, env: Simulation, key: Key) -> PyTree:
+    """A state of an agent that has learned nothing of a task."""
+    obs = jax.tree.map(jnp.zeros_like, env.reset(key).obs)
+    return agent.init(key, obs, jnp.zeros(env.action_dim))
+
+
+def start(args: Args, env: Simulation) -> tuple[tuple[PyTree, ...], dict[str, Any]]:
+    """What each seed begins with, leaves [seeds, ...], if with anything, and what a manifest says
+    of it; ValueError where it does not fit."""
+    run = args.start_from
+    if run is None:
+        if args.take != "all":
+            raise ValueError("--take actor is for a run that --start-from names.")
+        return (), {}
+    keys = jax.vmap(jax.random.key)(jnp.arange(args.seed, args.seed + args.seeds))
+    mine = jax.jit(jax.vmap(partial(fresh, args.agent, env)))(keys)
+    if host.goes_on(args):
+        return (mine,), {}
+    theirs = learned(args, run, env)
+    found, names = taken(run, mine, theirs, args.take == "actor")
+    rest = [name for name in mine._fields if name not in names]
+    print(f"start    {', '.join(names)} of {run}" + f"; fresh: {', '.join(rest)}" * bool(rest))
+    return (found,), {"start": {"taken": names, "sha256": fingerprint(found)}}
+
+
+def learned(args: Args, run: Path, env: Simulation) -> PyTree:
+    """The learners of a run's newest checkpoint, of the seeds of `args`: leaves [seeds, ...]."""
+    facts = runs.read_manifest(run)
+    config, seeds = facts["config"], facts["seeds"]
+    agent = manifest.made(cli.agent(facts["algorithm"]), config["agent"])
+    asked = range(args.seed, args.seed + args.seeds)
+    if missing := [seed for seed in asked if seed not in seeds]:
+        raise ValueError(f"{run} has no seed {missing[0]}; it has {seeds}: --seed and --seeds.")
+    task = manifest.made(envs.make_task(facts["env"]), config["env"])
+    cli.same_actions(str(run), envs.simulate(task, "native"), env)
+    for name in ("reward_scale", "reward_shift"):
+        then, now = config.get(name, getattr(args, name)), getattr(args, name)
+        if then != now:
+            flag = f"--{name.replace('_', '-')}"
+            raise ValueError(
+                f"{run} learned with {flag} {then}, and this has {now}: give the same."
+            )
+    if getattr(agent, "normalise", None) != getattr(args.agent, "normalise", None):
+        raise ValueError(f"{run} has --agent.normalise otherwise: give the same.")
+    keys = jax.ShapeDtypeStruct((len(seeds),), jax.random.key(0).dtype)
+    like = jax.eval_shape(jax.vmap(partial(fresh, agent, env)), keys)
+    about = {name: facts[name] for name in ("algorithm", "env", "config", "seeds")}
+    kept = Checkpoints(run / "checkpoints", about) if (run / "checkpoints").is_dir() else None
+    if kept is None or not kept.steps():
+        raise ValueError(
+            f"{run} has no checkpoint, and a policy alone tells no more than how to act."
+        )
+    which = jnp.array([seeds.index(seed) for seed in asked])
+    return jax.tree.map(lambda x: x[which], kept.part("learner", like, kept.steps()[-1]))
+
+
+def taken(run: Path, mine: PyTree, theirs: PyTree, actor: bool) -> tuple[PyTree, list[str]]:
+    """`mine` with what `theirs` has of it, or its actor alone; and the names of that."""
+    names = [name for name in mine._fields if hasattr(theirs, name)]
+    if actor:
+        names = [name for name in names if "actor" in name or name == "obs"]
+    return mine._replace(
+        **{n: fitted(run, n, getattr(mine, n), getattr(theirs, n)) for n in names}
+    ), names
+
+
+def fitted(run: Path, name: str, mine: PyTree, theirs: PyTree) -> PyTree:
+    """Theirs, or its parameters alone where they were learned by another optimiser."""
+    if shapes(mine) == shapes(theirs):
+        return jax.tree.unflatten(jax.tree.structure(mine), jax.tree.leaves(theirs))
+    if isinstance(mine, Trainable) and shapes(mine.params) == shapes(theirs.params):
+        return mine._replace(params=theirs.params)
+    then, now = (dict(shapes(x.params if isinstance(x, Trainable) else x)) for x in (theirs, mine))
+    what = manifest.difference(name, then, now)
+    raise ValueError(f"{run} has {what}: give the agent and task of its sizes, or --take actor.")
+
+
+def shapes(tree: PyTree) -> list[tuple[str, str]]:
+    return [(name, f"{x.dtype}{list(x.shape[1:])}") for name, x in named(tree)]

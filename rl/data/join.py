@@ -1,0 +1,62 @@
+"""Datasets of one task as one, which remembers what came from where."""
+
+from typing import Any
+
+import numpy as np
+
+from rl.data.canonical import Refused
+from rl.data.dataset import Dataset
+
+PART = "part"  # of an episode: the number of the dataset that it came from
+COMMON = "task", "env", "control_dt", "action_low", "action_high", "reward"
+
+
+def joined(named: dict[str, Dataset], episodes: tuple[int, ...] = ()) -> Dataset:
+    """All episodes of each, or so many of its first; what only some tell of episodes is left out.
+
+    Refused unless they are of one task and see, do and tell the same of a step.
+    """
+    if episodes and len(episodes) != len(named):
+        raise Refused(f"--episodes are {len(episodes)} numbers for {len(named)} datasets.")
+    parts = dict(zip(named, map(first, named.values(), episodes or [0] * len(named)), strict=True))
+    (name, one), *others = parts.items()
+    for other, data in others:
+        same(name, one, other, data)
+    kept = set.intersection(*(set(data.episodes) for data in parts.values())) - {PART}
+    facts: dict[str, Any] = {n: one.facts[n] for n in COMMON if n in one.facts}
+    facts["parts"] = [
+        told(data.facts) | {"episodes": len(part.starts)}
+        for data, part in zip(named.values(), parts.values(), strict=True)
+    ]
+    return Dataset(
+        {n: np.concatenate([data.steps[n] for data in parts.values()]) for n in one.steps},
+        {n: np.concatenate([data.episodes[n] for data in parts.values()]) for n in sorted(kept)}
+        | {PART: np.repeat(np.arange(len(parts)), [len(data.starts) for data in parts.values()])},
+        facts,
+    )
+
+
+def told(facts: dict[str, Any]) -> dict[str, Any]:
+    """What a dataset says of itself, and of no file's form."""
+    return {name: x for name, x in facts.items() if name != "schema"}
+
+
+def first(data: Dataset, episodes: int) -> Dataset:
+    """So many of its first episodes; 0: all."""
+    if not 0 <= episodes <= len(data.starts):
+        raise Refused(f"--episodes has {episodes}; there are {len(data.starts)}, and 0 is all.")
+    return data.chosen(np.arange(episodes)) if episodes else data
+
+
+def same(name: str, one: Dataset, other: str, data: Dataset) -> None:
+    """Raise Refused unless both are of one task and their steps are alike."""
+    for fact in COMMON:
+        if one.facts.get(fact) != data.facts.get(fact):
+            raise Refused(f"{name} and {other} cannot be joined: their {fact} is not the same.")
+    for n in sorted(one.steps.keys() | data.steps.keys()):
+        there = [x.steps.get(n) for x in (one, data)]
+        told = ["none" if x is None else f"{x.dtype}{list(x.shape[1:])}" for x in there]
+        if told[0] != told[1]:
+            raise Refused(
+                f"{name} has {n} {told[0]}, and {other} {told[1]}: they cannot be joined."
+            )
