@@ -92,9 +92,8 @@ def plan(args: Args) -> Plan:
     return host.split(total, max(-(-args.steps // PHASE), min(args.evals, total)), total)
 
 
-def course(args: Args, env: Simulation, data: Dataset) -> Course:
+def course(args: Args, env: Simulation, data: Dataset, begins: start.Start) -> Course:
     """What the host is to train, and what a manifest says of its data."""
-    found, facts = start.start(args, env)
     parts = {"train": data}
     if args.held_out:
         parts = dict(zip(("train", "held"), held_out.split(data, args.held_out, 0), strict=True))
@@ -110,16 +109,17 @@ def course(args: Args, env: Simulation, data: Dataset) -> Course:
         phase=partial(phase, args),
         plan=plan(args),
         steps=lambda done: done * args.agent.delay,
-        facts={"data_sha256": data.facts[npz.HASH]} | facts,
+        facts={"data_sha256": data.facts[npz.HASH]} | begins.facts,
         given=(source, seen),
-        start=found,
+        start=begins.learners,
     )
 
 
 def main(args: Args) -> None:
     env = host.simulated(args)
     data = prepared(args, env)
-    host.train(check(args, env, data), env, lambda part: course(part, env, data))
+    parts, begins = check(args, env, data), start.start(args, env)
+    host.train(parts, env, lambda part: course(part, env, data, begins.of(args, part)))
 
 
 def prepared(args: Any, env: Simulation) -> Dataset:

@@ -176,9 +176,9 @@ def first_rows(args: Args) -> int:
     return max(-(-args.learning_starts // args.num_envs), window(args))
 
 
-def course(args: Args, env: Simulation, data: Dataset | None) -> Course:
+def course(args: Args, env: Simulation, data: Dataset | None, begins: start.Start) -> Course:
     """What the host is to train, and what a manifest says of where it starts."""
-    found, facts = start.start(args, env)
+    facts: dict[str, Any] = {"utd": args.updates_per_step / args.num_envs} | begins.facts
     given: Sources = ()
     if data is not None:
         facts |= {"data_sha256": data.facts[npz.HASH]}
@@ -191,16 +191,17 @@ def course(args: Args, env: Simulation, data: Dataset | None) -> Course:
         phase=partial(phase, args, env),
         plan=plan(args),
         steps=lambda done: (first_rows(args) + done * pace(args).steps) * args.num_envs,
-        facts={"utd": args.updates_per_step / args.num_envs} | facts,
+        facts=facts,
         given=given,
-        start=found,
+        start=begins.learners,
     )
 
 
 def main(args: Args) -> None:
     env = host.simulated(args)
     data = offline.prepared(args, env) if args.data else None
-    host.train(check(args, env, data), env, lambda part: course(part, env, data))
+    parts, begins = check(args, env, data), start.start(args, env)
+    host.train(parts, env, lambda part: course(part, env, data, begins.of(args, part)))
 
 
 def check(args: Args, env: Simulation, data: Dataset | None) -> list[Args]:

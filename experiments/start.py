@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,23 +33,33 @@ def fresh(agent: Any, env: Simulation, key: Key) -> PyTree:
     return agent.init(key, obs, jnp.zeros(env.action_dim))
 
 
-def start(args: Args, env: Simulation) -> tuple[tuple[PyTree, ...], dict[str, Any]]:
-    """What each seed begins with, leaves [seeds, ...], if with anything, and what a manifest says
-    of it; ValueError where it does not fit."""
+class Start(NamedTuple):
+    learners: tuple[PyTree, ...]  # what each seed begins with, leaves [seeds, ...], if anything
+    facts: dict[str, Any]  # that a manifest has of it
+
+    def of(self, args: Args, part: Args) -> "Start":
+        """Of some of the seeds of `args`."""
+        first = part.seed - args.seed
+        cut = jax.tree.map(lambda x: x[first : first + part.seeds], self.learners)
+        return self._replace(learners=cut)
+
+
+def start(args: Args, env: Simulation) -> Start:
+    """What every seed begins with; ValueError where it does not fit."""
     run = args.start_from
     if run is None:
         if args.take != "all":
             raise ValueError("--take actor is for a run that --start-from names.")
-        return (), {}
+        return Start((), {})
     keys = jax.vmap(jax.random.key)(jnp.arange(args.seed, args.seed + args.seeds))
     mine = jax.jit(jax.vmap(partial(fresh, args.agent, env)))(keys)
     if host.goes_on(args):
-        return (mine,), {}
+        return Start((mine,), {})
     theirs = learned(args, run, env)
     found, names = taken(run, mine, theirs, args.take == "actor")
     rest = [name for name in mine._fields if name not in names]
     print(f"start    {', '.join(names)} of {run}" + f"; fresh: {', '.join(rest)}" * bool(rest))
-    return (found,), {"start": {"taken": names, "sha256": fingerprint(found)}}
+    return Start((found,), {"start": {"taken": names, "sha256": fingerprint(found)}})
 
 
 def learned(args: Args, run: Path, env: Simulation) -> PyTree:
@@ -61,7 +71,8 @@ def learned(args: Args, run: Path, env: Simulation) -> PyTree:
     if missing := [seed for seed in asked if seed not in seeds]:
         raise ValueError(f"{run} has no seed {missing[0]}; it has {seeds}: --seed and --seeds.")
     task = manifest.made(envs.make_task(facts["env"]), config["env"])
-    cli.same_actions(str(run), envs.simulate(task, "native"), env)
+    their_env = envs.simulate(task, "native")
+    cli.same_actions(str(run), their_env, env)
     for name in ("reward_scale", "reward_shift"):
         then, now = config.get(name, getattr(args, name)), getattr(args, name)
         if then != now:
@@ -72,7 +83,7 @@ def learned(args: Args, run: Path, env: Simulation) -> PyTree:
     if getattr(agent, "normalise", None) != getattr(args.agent, "normalise", None):
         raise ValueError(f"{run} has --agent.normalise otherwise: give the same.")
     keys = jax.ShapeDtypeStruct((len(seeds),), jax.random.key(0).dtype)
-    like = jax.eval_shape(jax.vmap(partial(fresh, agent, env)), keys)
+    like = jax.eval_shape(jax.vmap(partial(fresh, agent, their_env)), keys)
     about = {name: facts[name] for name in ("algorithm", "env", "config", "seeds")}
     kept = Checkpoints(run / "checkpoints", about) if (run / "checkpoints").is_dir() else None
     if kept is None or not kept.steps():

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import envs
-from experiments import cli, make_data, offline, play
+from experiments import cli, make_data, offline, play, start
 from rl import record, runs
 from rl.data import dataset, held_out, npz, sampling
 from rl.data.dataset import Dataset
@@ -155,7 +155,7 @@ def test_held_out_episodes_are_never_learned_from(data: Path) -> None:
     together = np.sort(np.concatenate([learned.steps["obs"], held.steps["obs"]]), 0)
     np.testing.assert_array_equal(together, np.sort(found.steps["obs"], 0))
     args = offline.Args(envs.make_task(NAME), NAME, data=data, held_out=0.2)
-    course = offline.course(args, envs.make(NAME), found)
+    course = offline.course(args, envs.make(NAME), found, start.Start((), {}))
     source, seen = course.given
     rows = {x.tobytes() for x in held.steps["obs"]}
     assert not rows & {x.tobytes() for x in np.asarray(source.obs)}

@@ -148,7 +148,7 @@ def to_go(data: Dataset, gamma: float) -> np.ndarray:
     reward, mask = data.steps["reward"].astype(np.float64), data.steps["mask"]
     starts, lengths = data.starts, data.episodes["length"]
     found = np.zeros(len(reward))
-    after = np.minimum(reward[starts + lengths - 1], 0) / (1 - gamma) if gamma < 1 else 0 * starts
+    after = np.minimum(reward[starts + lengths - 1], 0) / (1 - gamma if gamma < 1 else np.inf)
     for back in range(1, int(lengths.max()) + 1):
         alive = lengths >= back
         rows = (starts + lengths - back)[alive]
