@@ -76,6 +76,7 @@ class Course(NamedTuple):
     facts: Mapping[str, Any] = MappingProxyType({})  # that the manifest is to have besides
     given: tuple[PyTree, ...] = ()  # what a phase is told besides its run, the same for all seeds
     start: tuple[PyTree, ...] = ()  # what `begin` is told besides its key, leaves [seeds, ...]
+    look: Callable[[record.Record], None] = lambda log: None  # at the record, once all is done
 
 
 def simulated(args: Args) -> Simulation:
@@ -96,8 +97,9 @@ def train(parts: list[Any], env: Simulation, course: Callable[[Any], Course]) ->
     for done, part in enumerate(parts, 1):
         try:
             with record_of(part, env) as log:
-                learn(part, env, course(part), log)
+                learn(part, env, taken := course(part), log)
                 play.conclude(log, part.eval_episodes, part.video)
+                taken.look(log)
         except SystemExit as end:
             if not str(end).startswith("failed"):
                 if rest := parts[done:]:

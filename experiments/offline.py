@@ -19,9 +19,9 @@ from agents.iql import IQL
 from envs.simulation import Simulation
 from experiments import cli, host, start
 from experiments.host import Course, Plan, Run
-from rl import manifest, memory, rollout, runs
+from rl import manifest, memory, record, rollout, runs
 from rl.agent import FromReplay
-from rl.data import dataset, held_out, npz, sampling
+from rl.data import dataset, held_out, npz, sampling, verdict
 from rl.data.dataset import Dataset
 from rl.data.sampling import Sampler, Source, Uniform
 from rl.policy import uniform
@@ -112,7 +112,19 @@ def course(args: Args, env: Simulation, data: Dataset, begins: start.Start) -> C
         facts={"data_sha256": data.facts[npz.HASH]} | begins.facts,
         given=(source, seen),
         start=begins.learners,
+        look=partial(look, verdict.bounds(parts["train"], args.agent.gamma)),
     )
+
+
+def look(within: tuple[float, float], log: record.Record) -> None:
+    """Say of each seed what it says of itself, and what may mend it."""
+    rows, seeds = runs.read_metrics(log.out), log.manifest["seeds"]
+    found = [verdict.judge(verdict.of_rows(rows, i), within) for i in range(len(seeds))]
+    for seed, (word, why, mend) in zip(seeds, found, strict=True):
+        print(f"verdict  {word}" + f" (seed {seed})" * (len(seeds) > 1) + f": {why}.")
+        if mend:
+            print(f"         Try this: {mend}")
+    log.update(verdict=[{"word": x.word, "why": x.why} for x in found])
 
 
 def main(args: Args) -> None:

@@ -31,17 +31,23 @@ def gae(
     return jax.lax.scan(back, jnp.zeros_like(reward[0]), (delta, decay), reverse=True)[1]
 
 
+def within(window: Transition) -> Array:
+    """Which steps [B, n] of windows are of the episode that they begin in: how much of a chunk of
+    actions was taken."""
+    done = window.terminated | window.truncated
+    ended = jnp.cumsum(done, axis=1) - done
+    return ended == 0
+
+
 def n_step(window: Transition, gamma: float) -> tuple[Array, Array, Obs]:
     """Reward, discount [B] and last observation of windows with leaves [B, n, ...].
 
     The sum ends with the window or with the first step that ends an episode, which counts;
     a terminated one has discount 0, a truncated one goes on from its own last observation.
     """
-    done = window.terminated | window.truncated
-    alive = jnp.cumprod(1 - done[:, :-1], axis=1)  # the steps after the first
-    alive = jnp.concatenate([jnp.ones_like(alive, shape=(len(done), 1)), alive], axis=1)
+    alive = within(window)
     steps = alive.sum(1)
-    reward = (window.reward * alive * gamma ** jnp.arange(done.shape[1])).sum(1)
+    reward = (window.reward * alive * gamma ** jnp.arange(alive.shape[1])).sum(1)
 
     def last(x: Array) -> Array:
         return jax.vmap(lambda row, i: row[i])(x, steps - 1)

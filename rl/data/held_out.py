@@ -32,7 +32,11 @@ def glimpse(source: Source, key: Key) -> Transition:
 
 def measured(agent: Any, state: Any, seen: Transition, key: Key) -> Metrics:
     """Of transitions [B, ...] with aux "return": how far the policy is from the data, and what
-    critics believe, of the data's actions, the policy's and chance's."""
+    critics believe, of the data's actions, the policy's and chance's.
+
+    "imitated", "explained" and "bellman" are shares of a variance: of the data's actions that the
+    policy has, of what the data came to that critics believe, of their targets that they meet.
+    """
     dim = seen.action.shape[-1]
     policy, params = agent.policy(explore=False, action_dim=dim), agent.deploy(state)
     act_key, chance_key = jax.random.split(key)
@@ -43,7 +47,9 @@ def measured(agent: Any, state: Any, seen: Transition, key: Key) -> Metrics:
         return step(obs)
 
     here = act(seen.obs)
-    found = {"distance": jnp.sqrt(((here - seen.action) ** 2).mean())}
+    apart = ((here - seen.action) ** 2).mean()
+    spread = jnp.maximum(seen.action.var(0).mean(), 1e-8)
+    found = {"distance": jnp.sqrt(apart), "imitated": 1 - apart / spread}
     if not hasattr(agent, "believed"):
         return found
     chance = jax.random.uniform(chance_key, here.shape, minval=-1, maxval=1)
@@ -52,9 +58,12 @@ def measured(agent: Any, state: Any, seen: Transition, key: Key) -> Metrics:
         for name, action in (("data", seen.action), ("policy", here), ("chance", chance))
     }
     after = agent.believed(state, seen.next_obs, act(seen.next_obs))
-    error = q["data"] - seen.reward - agent.gamma * jnp.where(seen.terminated, 0, after)
-    off = q["data"] - seen.aux["return"]
-    explained = 1 - off.var() / jnp.maximum(seen.aux["return"].var(), 1e-8)
+    target = seen.reward + agent.gamma * jnp.where(seen.terminated, 0, after)
+    came = seen.aux["return"]
+    error, off = q["data"] - target, q["data"] - came
     return found | {f"q_{name}": x.mean() for name, x in q.items()} | {
-        "td": jnp.sqrt((error**2).mean()), "above_return": off.mean(), "explained": explained,
+        "gap": q["policy"].mean() - q["data"].mean(), "td": jnp.sqrt((error**2).mean()),
+        "bellman": 1 - error.var() / jnp.maximum(target.var(), 1e-8),
+        "above_return": off.mean(), "return_std": came.std(),
+        "explained": 1 - off.var() / jnp.maximum(came.var(), 1e-8),
     }  # fmt: skip
