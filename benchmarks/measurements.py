@@ -1,18 +1,14 @@
 """What benchmarks.speed measures: for each row, how to run our side of it and the peer's."""
 
 import functools
-import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-import tyro
+from benchmarks.measurement import OURS, Args, Measurement
+from benchmarks.offline_rates import offline
+from benchmarks.process import LONG, PEERS, Failed, Python, Run, trained
 
-from benchmarks.process import LONG, PEERS, ROOT, Failed, Python, Run, peers_python, trained
-
-OURS = ("jax", "jaxlib", "flax", "mujoco")
 ENVPOOL = ("envpool", "numpy")
 SBX = ("sbx-rl", "stable-baselines3", "jax", "gymnasium", "mujoco")
 PLAYGROUND = ("playground", "jax", "mujoco", "mujoco-mjx", "warp-lang")
@@ -20,42 +16,15 @@ PLAYGROUND = ("playground", "jax", "mujoco", "mujoco-mjx", "warp-lang")
 PLAYGROUND_WORLDS = {"jax": (64, 256), "warp": (256, 1024)}
 
 
-@dataclass(frozen=True)
-class Args:
-    """Measure a group of rows against the peers."""
-
-    group: Annotated[
-        Literal["physics", "rollout", "ppo", "sac", "td3", "seeds"], tyro.conf.Positional
-    ]
-    pairs: int | None = None  # of runs for each row (5, or 3 of ppo/*/vs-sbx-default, seeds/*)
-    only: str = ""  # measure only the rows whose name contains this
-    peers: str = field(default_factory=peers_python)  # that has EnvPool and SBX ($SPEED_PEERS)
-    playground: str = field(  # Python that has MuJoCo Playground ($SPEED_PLAYGROUND)
-        default_factory=lambda: os.environ.get("SPEED_PLAYGROUND", ".venv-playground/bin/python")
-    )
-    worlds: tuple[int, ...] = (64, 256, 1024)  # the best of them counts, on each side its own
-    seconds: float = 5.0  # s of stepping for each world count
-    steps: int = 1_000_000  # of PPO
-    replay_steps: int = 8_000  # of SAC and TD3, the first 1,000 of them random
-    results: Path = ROOT / "benchmarks" / "results"
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """A row to be: each side is a function of the seed that runs one process."""
-
-    what: str
-    unit: str
-    ours: Callable[[int], Run]
-    peer: Callable[[int], Run] | None = None
-    theirs: Python | None = None
-    pairs: int = 5
-    mean: str = ""  # what else of the runs the row gives a mean of
-
-
 def measurements(args: Args) -> list[Measurement]:
     """The rows of `args.group`."""
-    groups = {"physics": physics, "rollout": rollout, "ppo": ppo, "seeds": seeds}
+    groups = {
+        "physics": physics,
+        "rollout": rollout,
+        "ppo": ppo,
+        "seeds": seeds,
+        "offline": offline,
+    }
     groups |= {"sac": sac, "td3": functools.partial(off_policy, agent="td3")}
     return groups[args.group](args)
 

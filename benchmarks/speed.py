@@ -1,6 +1,6 @@
 """Speed next to a peer in the same run: python -m benchmarks.speed GROUP
 
-GROUP is physics, rollout, ppo, sac, td3 or seeds.
+GROUP is physics, rollout, ppo, sac, td3, seeds or offline.
 
 Every measurement alternates ours, peer, ours, peer, each in a process of its own that starts
 cold; compiling is left out and reported apart.  Peers run in their own environments, which
@@ -13,7 +13,8 @@ from typing import Any
 import tyro
 
 from benchmarks import rows
-from benchmarks.measurements import OURS, Args, Measurement, measurements
+from benchmarks.measurement import OURS, Args, Measurement
+from benchmarks.measurements import measurements
 from benchmarks.process import ROOT, Failed, Python, guard
 from benchmarks.rows import Pair
 

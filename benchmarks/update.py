@@ -1,9 +1,9 @@
 """How near an update comes to its matrix products alone: one process, one line of JSON.
 
-python -m benchmarks.update {update,matmul} --env HalfCheetah-v5
+python -m benchmarks.update {update,matmul} --agent sac --env HalfCheetah-v5
 
-`value` is seconds: of a gradient step of SAC at its defaults, or of its products by themselves,
-each shape by the faster of XLA and NumPy's BLAS.
+`value` is seconds: of an update of an agent at its defaults, or of its products by themselves, each
+shape by the faster of XLA and NumPy's BLAS.
 """
 
 import json
@@ -20,10 +20,10 @@ import numpy as np
 import tyro
 
 import envs
-from agents.sac import SAC
+from experiments import cli
 from rl.types import Transition
 
-AGENT, BATCH = SAC(), 256
+BATCH = 256
 OPERANDS = 8  # of a product, in turn: as in an update, they are not still in the nearest cache
 Shapes = tuple[tuple[int, ...], tuple[int, ...], Any]  # of both sides, and what is summed
 
@@ -31,20 +31,21 @@ Shapes = tuple[tuple[int, ...], tuple[int, ...], Any]  # of both sides, and what
 @dataclass(frozen=True)
 class Args:
     mode: Annotated[Literal["update", "matmul"], tyro.conf.Positional]
+    agent: str = "sac"  # a file of agents/
     env: str = "HalfCheetah-v5"
     repeats: int = 9
     steps: int = 100  # in a repeat
     seed: int = 0
 
 
-def example(env_name: str, key: jax.Array) -> tuple[Any, Transition]:
-    """A fresh state, and a batch [1, B, 1, ...] to learn from."""
-    env = envs.make(env_name)
+def example(agent: Any, env_name: str, key: jax.Array) -> tuple[Any, Transition]:
+    """A fresh state, and batches [delay, B, n, ...] to learn from."""
+    env, shape = envs.make(env_name), (agent.delay, BATCH, 1 + getattr(agent, "ahead", 0))
     obs, action = jnp.zeros_like(env.reset(key).obs), jnp.zeros(env.action_dim)
-    many = lambda x: jax.random.uniform(key, (1, BATCH, 1, *x.shape))  # noqa: E731
-    flag = jnp.zeros((1, BATCH, 1), bool)
+    many = lambda x: jax.random.uniform(key, (*shape, *x.shape))  # noqa: E731
+    flag = jnp.zeros(shape, bool)
     batch = Transition(many(obs), many(action), many(jnp.zeros(())), flag, flag, many(obs))
-    return AGENT.init(key, obs, action), batch
+    return agent.init(key, obs, action), batch
 
 
 def median_time(call: Callable[[], Any], repeats: int) -> float:
@@ -65,7 +66,7 @@ def products(jaxpr: Any) -> Iterator[Shapes]:
             left, right = (x.aval.shape for x in eqn.invars)
             yield left, right, eqn.params["dimension_numbers"]
         inner = [x for x in jax.tree.leaves(eqn.params, is_leaf=_is_program) if _is_program(x)]
-        for one in inner:
+        for one in inner * eqn.params.get("length", 1):  # of a scan, as often as it goes round
             yield from products(getattr(one, "jaxpr", one))
 
 
@@ -100,17 +101,17 @@ def alone(shapes: Shapes, args: Args) -> float:
 
 
 def main(args: Args) -> None:
-    key = jax.random.key(args.seed)
-    state, batch = example(args.env, key)
+    key, agent = jax.random.key(args.seed), cli.agent(args.agent)
+    state, batch = example(agent, args.env, key)
     if args.mode == "matmul":
-        found = Counter(products(jax.make_jaxpr(AGENT.update)(state, batch, key).jaxpr))
+        found = Counter(products(jax.make_jaxpr(agent.update)(state, batch, key).jaxpr))
         value = sum(count * alone(shapes, args) for shapes, count in found.items())
         print(json.dumps({"value": value, "products": sum(found.values())}))
         return
 
     def many(state: Any) -> Any:
         keys = jax.random.split(key, args.steps)
-        return jax.lax.scan(lambda s, k: (AGENT.update(s, batch, k)[0], None), state, keys)[0]
+        return jax.lax.scan(lambda s, k: (agent.update(s, batch, k)[0], None), state, keys)[0]
 
     ready = jax.jit(many).lower(state).compile()
     print(json.dumps({"value": median_time(lambda: ready(state), args.repeats) / args.steps}))

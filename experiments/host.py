@@ -69,13 +69,14 @@ class Course(NamedTuple):
     """What an experiment does to one seed; the host does the rest."""
 
     agent: Agent
-    begin: Callable[..., Any]  # a Run, of a key; a field `replay` of it, if any, is a Buffer
+    begin: Callable[..., Any]  # a Run, of what is `given`, a key, and what it is to `start` from;
+    # a field `replay` of it, if any, is a Buffer
     phase: Callable[..., tuple[Any, Metrics]]  # of a run, and what is `given`
     plan: Plan
     steps: Callable[[int], int]  # of the environment, after so many iterations
     facts: Mapping[str, Any] = MappingProxyType({})  # that the manifest is to have besides
-    given: tuple[PyTree, ...] = ()  # what a phase is told besides its run, the same for all seeds
-    start: tuple[PyTree, ...] = ()  # what `begin` is told besides its key, leaves [seeds, ...]
+    given: tuple[PyTree, ...] = ()  # the same for all seeds: no constant of a program, if large
+    start: tuple[PyTree, ...] = ()  # leaves [seeds, ...]
     look: Callable[[record.Record], None] = lambda log: None  # at the record, once all is done
 
 
@@ -165,12 +166,17 @@ def learn(args: Args, env: Simulation, course: Course, log: record.Record) -> No
 def started(args: Args, course: Course, log: record.Record, saver: Saver) -> Any:
     """All seeds as they begin, or as the run that is resumed had come to be."""
     keys = jax.vmap(jax.random.key)(jnp.array(log.manifest["seeds"]))  # the same alone, in company
-    fresh = jax.jit(over_seeds(course.begin))
+    told = course.given, keys, *course.start
+
+    @jax.jit
+    def fresh(given: tuple[PyTree, ...], *each: PyTree) -> Any:
+        return over_seeds(lambda *one: course.begin(*given, *one))(*each)
+
     if args.resume:
-        found = saver.restore(jax.eval_shape(fresh, keys, *course.start), step_of(args.resume))
+        found = saver.restore(jax.eval_shape(fresh, *told), step_of(args.resume))
         if found is not None:
             return found
-    return fresh(keys, *course.start)
+    return fresh(*told)
 
 
 def over_seeds(f: Callable[..., Any]) -> Callable[..., Any]:

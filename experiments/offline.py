@@ -105,7 +105,7 @@ def course(args: Args, env: Simulation, data: Dataset, begins: start.Start) -> C
         seen["held"] = held_out.glimpse(held, jax.random.key(1))
     return Course(
         agent=args.agent,
-        begin=partial(begin, args, env, source),
+        begin=lambda source, _, *each: begin(args, env, source, *each),
         phase=partial(phase, args),
         plan=plan(args),
         steps=lambda done: done * args.agent.delay,
@@ -149,7 +149,8 @@ def prepared(args: Any, env: Simulation) -> Dataset:
     found = dataset.fitted(str(args.data), found, like, env.action_dim)
     if found.facts.get("reward") == "none" and hasattr(args.agent, "critic"):
         raise ValueError(f"{args.data} tells no rewards: BC alone learns from it.")
-    if (most := float(np.abs(found.steps["action"]).max())) > 1 + ROUNDING:
+    action = found.steps["action"]
+    if (most := float(max(action.max(), -action.min()))) > 1 + ROUNDING:
         raise ValueError(f"{args.data} has an action of {most:g}; they lie in [-1, 1].")
     if not (np.isfinite(args.reward_scale) and np.isfinite(args.reward_shift)):
         raise ValueError("--reward-scale and --reward-shift take finite numbers.")
@@ -166,8 +167,10 @@ def check(args: Args, env: Simulation, data: Dataset) -> list[Args]:
         raise ValueError(f"--held-out is {args.held_out}; it takes a share in [0, 1).")
     memory.require(2 * data.size, f"{args.data}", "take a part of it")
 
+    some = data.chosen(np.arange(1))
+
     def once(key: Key) -> Run:
-        return begin(args, env, sampling.source(data, Uniform()), key)
+        return begin(args, env, sampling.source(some, Uniform()), key)
 
     state = jax.eval_shape(once, jax.random.key(0))
     mend = "lower --agent.hidden or --batch-size"

@@ -156,7 +156,7 @@ def pace(args: Args) -> Pace:
     return Pace(steps, steps * args.updates_per_step // args.agent.delay)
 
 
-def phase(args: Args, env: Simulation, run: Run, *data: Source) -> tuple[Run, Metrics]:
+def phase(args: Args, env: Simulation, run: Run, data: Sources) -> tuple[Run, Metrics]:
     """As many iterations as the host leaves alone."""
     step = lambda run, _: iterate(args, env, run, data)  # noqa: E731
     run, (metrics, ends) = jax.lax.scan(step, run, length=plan(args).iterations)
@@ -187,12 +187,12 @@ def course(args: Args, env: Simulation, data: Dataset | None, begins: start.Star
         )
     return Course(
         agent=args.agent,
-        begin=partial(begin, args, env, given),
+        begin=partial(begin, args, env),
         phase=partial(phase, args, env),
         plan=plan(args),
         steps=lambda done: (first_rows(args) + done * pace(args).steps) * args.num_envs,
         facts=facts,
-        given=given,
+        given=(given,),
         start=begins.learners,
     )
 

@@ -62,7 +62,7 @@ def begun(args: offline_to_online.Args) -> tuple[Any, Any]:
     data = offline.prepared(args, env) if args.data else None
     course = offline_to_online.course(args, env, data, start.start(args, env))
     keys = jax.vmap(jax.random.key)(jnp.arange(args.seed, args.seed + args.seeds))
-    return jax.vmap(course.begin)(keys, *course.start), course
+    return jax.vmap(lambda *one: course.begin(*course.given, *one))(keys, *course.start), course
 
 
 def episodes(rng: np.random.Generator, worlds: int, rows: int) -> tuple[Transition, Dataset]:
@@ -99,7 +99,7 @@ def test_a_warm_start_keeps_the_learner_and_sees_no_data(
     assert (args.env_name, type(args.agent)) == (NAME, SAC)
     run, course = begun(args)
     assert "actor, critic, target, log_alpha, obs of" in capsys.readouterr().out
-    assert course.given == ()  # nothing is retained
+    assert course.given == ((),)  # nothing is retained
     theirs = play.load(calql, seed=4)[2]
     jax.tree.map(
         lambda x, y: np.testing.assert_array_equal(x[0], y),
@@ -152,7 +152,7 @@ def test_every_batch_has_its_share_of_the_data(calql: Path, data: Path, mix: flo
     words = ["--start-from", str(calql), "--seed", "3", "--data", str(data), "--mix", str(mix)]
     args = parsed(*words, "--updates-per-step", "3")
     run, course = begun(args)
-    one, source = jax.tree.map(lambda x: x[0], run), course.given[0]
+    one, (source,) = jax.tree.map(lambda x: x[0], run), course.given[0]
     spied = offline_to_online.replace(args, agent=Spy(**vars(args.agent)))
     env = envs.simulate(args.env, "native")
     jax.jit(lambda run: offline_to_online.iterate(spied, env, run, (source,))[0].iteration)(one)

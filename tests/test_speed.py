@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks import measurements, overhead, process, rows, speed, stepping
-from benchmarks.measurements import Args, Measurement
+from benchmarks.measurement import Args, Measurement
 from benchmarks.process import Failed, Python
 from benchmarks.rows import Pair
 

@@ -15,6 +15,7 @@ from rl.types import PyTree, Transition
 
 EPISODE = "episode/"  # before the names of what episodes have, beside those of steps
 BLOCK = 1 << 16  # rows that are looked at together
+ALIGNED = 64  # bytes, as XLA wants its arrays on a CPU
 
 
 class Dataset(NamedTuple):
@@ -70,10 +71,21 @@ class Dataset(NamedTuple):
         )
         rows = np.concatenate([np.arange(first, first + length) for first, length in spans])
         return Dataset(
-            {name: x[rows] for name, x in self.steps.items()},
+            {name: taken(x, rows) for name, x in self.steps.items()},
             {name: x[which] for name, x in self.episodes.items()},
             self.facts,
         )
+
+
+def taken(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """`x[rows]`, so aligned that a device need not copy it."""
+    size = len(rows) * x[:1].nbytes
+    space = np.empty(size + ALIGNED, np.uint8)
+    first = -space.ctypes.data % ALIGNED
+    out = space[first : first + size].view(x.dtype).reshape(len(rows), *x.shape[1:])
+    for i in range(0, len(rows), BLOCK):  # of a file, which np.take would read whole
+        out[i : i + BLOCK] = x[rows[i : i + BLOCK]]
+    return out
 
 
 def compact(

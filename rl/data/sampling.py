@@ -144,7 +144,10 @@ def tree(parts: dict[str, np.ndarray], name: str) -> Any:
 
 
 def source(data: Dataset, sampler: Sampler, aux: Any = ()) -> Source:
-    """A dataset on the device, and how it is drawn from; `aux` has leaves [S, ...]."""
+    """A dataset on the device, and how it is drawn from; `aux` has leaves [S, ...].
+
+    Where it can be, it is used as it lies: who has it must not write to it.
+    """
     lengths, weights = data.episodes["length"], sampler.weights(data)
     last = {n.removeprefix("last_"): x for n, x in data.episodes.items() if n.startswith("last_")}
     ends = np.diff(data.episode, append=-1) != 0
@@ -161,7 +164,7 @@ def source(data: Dataset, sampler: Sampler, aux: Any = ()) -> Source:
         "length": lengths.astype(np.int32),
         "law": () if weights is None else law(weights, lengths),
     }
-    return Source(**jax.tree.map(jnp.asarray, host))
+    return Source(**jax.tree.map(lambda x: jax.device_put(x, may_alias=True), host))
 
 
 def places(source: Source, key: Key, count: int) -> Array:

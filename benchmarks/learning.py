@@ -1,0 +1,81 @@
+"""How fast an agent learns from data: one process, one line of JSON.
+
+python -m benchmarks.learning iql --updates 2000
+
+`value` is updates of the critics a second, the median of five repeats, on noise of HalfCheetah's
+shapes.
+"""
+
+import json
+import statistics
+import time
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tyro
+
+from experiments import cli
+from rl.data import sampling
+from rl.data.dataset import Dataset
+
+OBS, ACTION, EPISODE, REPEATS = 17, 6, 1_000, 5
+
+
+@dataclass(frozen=True)
+class Args:
+    agent: Annotated[str, tyro.conf.Positional]  # a file of agents/
+    updates: int = 2_000  # in each repeat
+    batch_size: int = 256
+    hidden: tuple[int, ...] = ()  # of every network; none: the agent's own
+    steps: int = 200_000  # of the data
+    seed: int = 0
+
+
+def noise(steps: int, seed: int) -> Dataset:
+    rng = np.random.default_rng(seed)
+    normal = lambda *shape: rng.standard_normal(shape, np.float32)  # noqa: E731
+    last = np.arange(steps) % EPISODE == EPISODE - 1
+    never, count = np.zeros(steps, bool), int(last.sum())
+    return Dataset(
+        {"obs": normal(steps, OBS), "action": np.clip(normal(steps, ACTION), -1, 1),
+         "reward": normal(steps), "terminated": never, "truncated": last, "mask": ~never},
+        {"length": np.full(count, EPISODE), "last_obs": normal(count, OBS)}, {},
+    )  # fmt: skip
+
+
+def main(args: Args) -> None:
+    agent = cli.agent(args.agent)
+    if args.hidden:
+        widths = {n: args.hidden for n in ("hidden", "critic_hidden") if hasattr(agent, n)}
+        agent = replace(agent, **widths)
+    shape, length = (agent.delay, args.batch_size), 1 + getattr(agent, "ahead", 0)
+    rounds = -(-args.updates // agent.delay)
+
+    def learn(state: Any, key: jax.Array, source: sampling.Source) -> Any:
+        def step(state: Any, key: jax.Array) -> tuple[Any, None]:
+            sample_key, learn_key = jax.random.split(key)
+            batch = sampling.sample(source, sample_key, shape[0] * shape[1], length)
+            batch = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), batch)
+            return agent.update(state, batch, learn_key)[0], None
+
+        return jax.lax.scan(step, state, jax.random.split(key, rounds))[0]
+
+    key = jax.random.key(args.seed)
+    source = sampling.source(noise(args.steps, args.seed), sampling.Uniform())
+    state = jax.jit(agent.init)(key, jnp.zeros(OBS), jnp.zeros(ACTION))
+    begun = time.perf_counter()
+    ready = jax.jit(learn, donate_argnums=0).lower(state, key, source).compile()
+    compile_s, rates = time.perf_counter() - begun, []
+    for repeat in range(REPEATS):
+        begun = time.perf_counter()
+        state = jax.block_until_ready(ready(state, jax.random.key(repeat), source))
+        rates.append(rounds * agent.delay / (time.perf_counter() - begun))
+    told = {"value": statistics.median(rates), "rates": rates, "compile_s": compile_s}
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args))

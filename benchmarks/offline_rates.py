@@ -1,0 +1,46 @@
+"""Rows of offline learning: updates a second beside JAX-CORL and unifloral, and what they need."""
+
+import functools
+import sys
+
+from benchmarks.measurement import OURS, Args, Measurement
+from benchmarks.process import LONG, PEERS, Python, Run
+
+CORL, UNIFLORAL = ("iql", "td3bc", "cql", "awac"), ("iql", "td3_bc")
+NEEDS = ("jax", "jaxlib", "flax", "optax", "distrax")
+
+
+def offline(args: Args) -> list[Measurement]:
+    """An update on the same arrays, compile left out; matrix products alone; and memory."""
+    theirs, one = Python(args.peers, NEEDS, "--peers"), Python(sys.executable, OURS)
+
+    def ours(agent: str, seed: int) -> Run:
+        given = "--updates", args.updates, "--seed", seed
+        return one.run("-m", "benchmarks.learning", agent, *given, timeout=LONG)
+
+    def peer(script: str, name: str, agent: str, seed: int) -> Run:
+        given = "--updates", args.updates, "--seed", seed, "--checkout", args.checkouts / name
+        return theirs.run(PEERS / script, agent, *given, timeout=LONG)
+
+    found = []
+    for name, script, agents in (
+        ("jax-corl", "jax_corl.py", CORL), ("unifloral", "unifloral.py", UNIFLORAL),
+    ):  # fmt: skip
+        for agent in agents:
+            run, mine = (functools.partial(f, *x) for f, x in (
+                (peer, (script, name, agent)), (ours, (agent.replace("_", ""),)),
+            ))  # fmt: skip
+            what = f"offline/{agent.replace('_', '')}/vs-{name}"
+            found.append(Measurement(what, "updates/s", mine, run, theirs))
+    return [*found, *(fraction(one, agent, args) for agent in ("iql", "td3bc", "cql"))]
+
+
+def fraction(one: Python, agent: str, args: Args) -> Measurement:
+    """An update against the matrix products that it is made of."""
+    update, matmul = (
+        lambda seed, mode=mode: one.run(
+            "-m", "benchmarks.update", mode, "--agent", agent, "--seed", seed, timeout=LONG
+        )
+        for mode in ("update", "matmul")
+    )
+    return Measurement(f"offline/{agent}/matmul-fraction", "s", update, matmul, one)
