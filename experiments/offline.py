@@ -140,22 +140,28 @@ def prepared(args: Any, env: Simulation) -> Dataset:
     told = runs.read_manifest(args.out) if args.resume else {}
     if told.get("data_sha256", found.facts[npz.HASH]) != found.facts[npz.HASH]:
         raise ValueError(f"{args.out} was begun with other data than are in {args.data} now.")
-    made = {name: found.facts.get(name) for name in ("task", "env")}
-    asked = {"task": args.env_name, "env": manifest.plain(env.task)}
-    if made["task"] and made != asked:
-        what = manifest.difference("its task", made, asked)
-        raise ValueError(f"{args.data} was made of another task: {what}.")
-    like = jax.eval_shape(env.reset, jax.random.key(0)).obs
-    found = dataset.fitted(str(args.data), found, like, env.action_dim)
+    found = of_task(args.data, found, args.env_name, env)
     if found.facts.get("reward") == "none" and hasattr(args.agent, "critic"):
         raise ValueError(f"{args.data} tells no rewards: BC alone learns from it.")
-    action = found.steps["action"]
-    if (most := float(max(action.max(), -action.min()))) > 1 + ROUNDING:
-        raise ValueError(f"{args.data} has an action of {most:g}; they lie in [-1, 1].")
     if not (np.isfinite(args.reward_scale) and np.isfinite(args.reward_shift)):
         raise ValueError("--reward-scale and --reward-shift take finite numbers.")
     rewards = args.reward_scale * found.steps["reward"] + args.reward_shift
     return found._replace(steps=found.steps | {"reward": rewards.astype(np.float32)})
+
+
+def of_task(path: Path, found: Dataset, name: str, env: Simulation) -> Dataset:
+    """What a task of this name sees of a file's dataset; ValueError unless it was made of it."""
+    made = {part: found.facts.get(part) for part in ("task", "env")}
+    asked = {"task": name, "env": manifest.plain(env.task)}
+    if made["task"] and made != asked:
+        what = manifest.difference("its task", made, asked)
+        raise ValueError(f"{path} was made of another task: {what}.")
+    like = jax.eval_shape(env.reset, jax.random.key(0)).obs
+    found = dataset.fitted(str(path), found, like, env.action_dim)
+    action = found.steps["action"]
+    if (most := float(max(action.max(), -action.min()))) > 1 + ROUNDING:
+        raise ValueError(f"{path} has an action of {most:g}; they lie in [-1, 1].")
+    return found
 
 
 def check(args: Args, env: Simulation, data: Dataset) -> list[Args]:
