@@ -1,4 +1,4 @@
-"""python -m benchmarks docs: write docs/algorithms, a page for each experiment that trains.
+"""python -m benchmarks docs: write docs/algorithms, a page for each algorithm that trains.
 
 A page is what docs/equations says of its algorithm, the flags of its experiment with their defaults
 and comments, and the curve that the records of a suite make.
@@ -6,28 +6,29 @@ and comments, and the curve that the records of a suite make.
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import import_module
 from inspect import getdoc
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 from matplotlib.figure import Figure
 
-import envs
 from benchmarks import collect
 from benchmarks import suite as suites
 from benchmarks.collect import Result
-from benchmarks.flags import Flag, choices, flags
+from benchmarks.flags import Flag, choices, flags, table
 from benchmarks.process import ROOT
+from experiments import cli
 from rl import stats
 
 PAGES, EQUATIONS = ROOT / "docs" / "algorithms", ROOT / "docs" / "equations"
-SUITES = "gym", "quadruped", "published"  # the first with an agent of a page's name draws it
+# The first with an agent of a page's name draws it.
+SUITES = "gym", "quadruped", "offline", "offline_to_online", "published"
 LINK = "../../benchmarks/suites"
+OFFLINE = "bc", "td3_bc", "rebrac", "iql", "cql", "awac", "dvl"
 
 
 class Page(NamedTuple):
@@ -36,12 +37,27 @@ class Page(NamedTuple):
     name: str
     experiment: str
     base: str = ""
+    agent: str = ""  # of an experiment that takes any
 
     @property
     def args(self) -> Any:
-        """As its command line has them without a word."""
-        args = import_module(f"experiments.{self.experiment}").Args()
-        return replace(args, env=envs.make_task(args.env_name))
+        """As its command line has them without another word."""
+        return cli.parse(import_module(f"experiments.{self.experiment}").Args, self.words)
+
+    @property
+    def words(self) -> list[str]:
+        return ["--agent", self.agent] if self.agent else []
+
+    @property
+    def program(self) -> str:
+        return " ".join([f"python -m experiments.{self.experiment}", *self.words])
+
+    @property
+    def examples(self) -> list[str]:
+        """The commands of its experiment's docstring, with its agent."""
+        doc = getdoc(import_module(f"experiments.{self.experiment}")) or ""
+        found = re.findall(r"python -m experiments\..*", doc)
+        return [re.sub(r"--agent \w+", " ".join(self.words) or r"\g<0>", x) for x in found]
 
 
 NAMED = {
@@ -49,6 +65,8 @@ NAMED = {
     for page in (
         Page("ppo", "ppo"), Page("sac", "sac"), Page("td3", "td3", "sac"),
         Page("crossq", "crossq", "sac"), Page("simbav2", "simbav2", "sac"),
+        *(Page(name.replace("_", ""), "offline", agent=name) for name in OFFLINE),
+        Page("offline_to_online", "offline_to_online"),
         Page("dagger", "teacher_student"), Page("walk", "walk", "ppo"),
     )
 }  # fmt: skip
@@ -77,9 +95,12 @@ def main(args: Args) -> None:
     PAGES.mkdir(exist_ok=True)
     for path, said in paths.items():
         path.write_text(said, encoding="utf-8")
-    for name in NAMED:
+    for name, page in NAMED.items():
         if tasks := drawn(found.get(name, {})):
-            figure(tasks).savefig(PAGES / f"{name}.png", dpi=80, metadata={"Software": None})
+            counted = "updates" if page.experiment == "offline" else "environment steps"
+            figure(tasks, counted).savefig(
+                PAGES / f"{name}.png", dpi=80, metadata={"Software": None}
+            )
         else:
             (PAGES / f"{name}.png").unlink(missing_ok=True)
     print(f"Wrote {len(paths)} pages to {PAGES}.")
@@ -122,26 +143,30 @@ def index(found: dict[str, Any]) -> str:
     lines = ["| page | train it with | curve |", "|---|---|---|"]
     for name, page in NAMED.items():
         title = (EQUATIONS / f"{name}.md").read_text(encoding="utf-8").split("\n")[0].lstrip("# ")
-        run = f"`python -m experiments.{page.experiment}`"
         there = "yes" if drawn(found.get(name, {})) else "none yet"
-        lines.append(f"| [{title}]({name}.md) | {run} | {there} |")
+        lines.append(f"| [{title}]({name}.md) | `{page.program}` | {there} |")
     head = "# Algorithms\n\nWritten by `python -m benchmarks docs`; a test holds it to that.\n"
     return "\n".join([head, *lines]) + "\n"
 
 
 def commands(page: Page) -> str:
     """How to train, go on, look at it and drive it."""
-    doc = getdoc(import_module(f"experiments.{page.experiment}")) or ""
     out, program = page.args.out, f"python -m experiments.{page.experiment}"
-    lines = re.findall(r"python -m experiments\..*", doc)
-    lines += [f"{program} --resume {out}  # goes on with a run that was stopped or killed"]
+    lines = [
+        *page.examples,
+        f"{program} --resume {out}  # goes on with a run that was stopped or killed",
+    ]
     lines += [f"python -m experiments.play {out}  # its return over fixed starts, and a video"]
     if page.args.env.spec.command:
         lines += [f"python -m experiments.drive {out}  # its artefact on a simulated robot"]
         lines += [f"python -m benchmarks.walking {out} --kicked"]
     more = "A run that was stopped is resumed with the flags it had; `--out` names another place."
     block = "\n".join(["```", *lines, "```"])
-    return f"{block}\n\n{more} The [README](../../README.md#train) tells what a run leaves."
+    more += " The [README](../../README.md#train) tells what a run leaves."
+    if hasattr(page.args, "data"):
+        more += "\n\nThe [README](../../README.md#learn-from-data) tells how to make the file that "
+        more += "`--data` names, or to convert one."
+    return f"{block}\n\n{more}"
 
 
 def curve(page: Page, tasks: dict[str, list[Result]]) -> str:
@@ -158,7 +183,8 @@ def curve(page: Page, tasks: dict[str, list[Result]]) -> str:
         parts.append("\n".join(["```", *(f"python -m benchmarks {x}" for x in lines), "```"]))
     else:
         parts[-1] += " No suite has it; this draws one into its run's directory:"
-        parts.append(f"```\npython -m experiments.{page.experiment} --seeds 5\n```")
+        start = page.examples[-1] if hasattr(page.args, "data") else page.program
+        parts.append(f"```\n{start} --seeds 5\n```")
     return "\n\n".join([*parts, ends(tasks)] if tasks else parts)
 
 
@@ -183,7 +209,7 @@ def drawn(tasks: dict[str, list[Result]]) -> dict[str, list[Result]]:
     return {task: seeds for task, seeds in tasks.items() if len(seeds[0].steps) > 1}
 
 
-def figure(tasks: dict[str, list[Result]]) -> Figure:
+def figure(tasks: dict[str, list[Result]], counted: str = "environment steps") -> Figure:
     """Mean return against steps on each task, with the 95% bootstrap interval over the seeds."""
     columns = min(len(tasks), 4)
     rows = -(-len(tasks) // columns)
@@ -194,7 +220,7 @@ def figure(tasks: dict[str, list[Result]]) -> Figure:
         low, high = stats.interval_of_mean(returns)
         axes.plot(steps, returns.mean(0))
         axes.fill_between(steps, low, high, alpha=0.2)
-        axes.set(title=task, xlabel="thousand environment steps")
+        axes.set(title=task, xlabel=f"thousand {counted}")
         axes.grid(alpha=0.3)
     for axes in grid[len(tasks) :]:
         axes.remove()
@@ -210,25 +236,13 @@ def tables(page: Page) -> Iterator[str]:
         yield f"In brackets, where it is another, the default of [{page.base}]({page.base}.md)."
     env = Flag("--env", args.env_name, "the task, one of [these](../../README.md#environments)")
     every = [env, *flags(args)]
+    if get_type_hints(type(args))["agent"] is Any:
+        name = page.agent or type(args.agent).__name__.lower()
+        every.insert(1, Flag("--agent", name, "who learns, a file of [agents](../../agents)"))
     for title, above in (("Of the run", "--"), ("Of the agent", "--agent.")):
         own = [flag for flag in every if re.fullmatch(rf"{above}[\w-]+", flag.name)]
         yield f"### {title}\n\n{table(own, told)}"
-    for word, about, chosen in choices(args.agent):
+    for word, about, chosen in choices(args):
         yield f"### With `{word}`\n\n{about}" + (f"\n\n{table(chosen)}" if chosen else "")
     yield f"### Of the task\n\nThose of {args.env_name}; `--env NAME --help` lists another's."
     yield table([flag for flag in every if flag.name.startswith("--env.")])
-
-
-def table(rows: list[Flag], told: Mapping[str, Flag] = MappingProxyType({})) -> str:
-    lines = ["| flag | default | meaning |", "|---|---|---|"]
-    for flag in rows:
-        names = f"`{flag.name}`, `{flag.off}`" if isinstance(flag.value, bool) else f"`{flag.name}`"
-        theirs = told.get(flag.name, flag)
-        other = f" (`{theirs.shown}`)" if theirs.value != flag.value else ""
-        lines.append(f"| {names} | `{flag.shown}`{other} | {escaped(flag.meaning)} |")
-    return "\n".join(lines)
-
-
-def escaped(said: str) -> str:
-    """With what Markdown would take for its own in a table."""
-    return said.replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")

@@ -10,11 +10,12 @@ import tokenize
 import tomllib
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass
 from functools import cache
 from inspect import getdoc, getsource
 from textwrap import dedent
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import tyro
@@ -70,15 +71,17 @@ def flags(value: Any, above: str = "--") -> Iterator[Flag]:
         yield Flag(flag, default, meaning)
 
 
-def choices(agent: Any) -> Iterator[tuple[str, str, list[Flag]]]:
-    """The words that choose a part of the agent, what each does, and the flags that follow it."""
-    for name, hint in typing.get_type_hints(type(agent)).items():
-        for kind in options(hint):
-            default = getattr(agent, name)
-            word = re.sub("(?<=[A-Z])(?=[A-Z][a-z])", "-", kind.__name__).lower()
-            made = default if isinstance(default, kind) else kind()
-            about = (getdoc(kind) or "").split("\n")[0] + " The default." * (made is default)
-            yield f"agent.{name}:{word}", about, list(flags(made, f"--agent.{name}."))
+def choices(args: Any) -> Iterator[tuple[str, str, list[Flag]]]:
+    """The words that choose a part of an experiment's arguments or of its agent's, what each does,
+    and the flags that follow it."""
+    for above, value in (("agent.", args.agent), ("", args)):
+        for name, hint in typing.get_type_hints(type(value)).items():
+            for kind in options(hint):
+                default = getattr(value, name)
+                word = re.sub("(?<=[A-Z])(?=[A-Z][a-z])", "-", kind.__name__).lower()
+                made = default if isinstance(default, kind) else kind()
+                about = (getdoc(kind) or "").split("\n")[0] + " The default." * (made is default)
+                yield f"{above}{name}:{word}", about, list(flags(made, f"--{above}{name}."))
 
 
 def options(hint: Any) -> list[Any]:
@@ -106,3 +109,19 @@ def comments(kind: type) -> dict[str, str]:
 @cache
 def meanings() -> dict[str, str]:
     return tomllib.loads(MEANINGS.read_text(encoding="utf-8"))
+
+
+def table(rows: list[Flag], told: Mapping[str, Flag] = MappingProxyType({})) -> str:
+    """Of flags in Markdown, with the defaults they are `told` against where those are others."""
+    lines = ["| flag | default | meaning |", "|---|---|---|"]
+    for flag in rows:
+        names = f"`{flag.name}`, `{flag.off}`" if isinstance(flag.value, bool) else f"`{flag.name}`"
+        theirs = told.get(flag.name, flag)
+        other = f" (`{theirs.shown}`)" if theirs.value != flag.value else ""
+        lines.append(f"| {names} | `{flag.shown}`{other} | {escaped(flag.meaning)} |")
+    return "\n".join(lines)
+
+
+def escaped(said: str) -> str:
+    """With what Markdown would take for its own in a table."""
+    return said.replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")

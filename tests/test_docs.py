@@ -6,21 +6,23 @@ import inspect
 import re
 import shlex
 import sys
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import numpy as np
 import pytest
 import tyro
 from matplotlib.mathtext import MathTextParser
 
+import envs
 from benchmarks import collect, docs, flags
 from benchmarks.collect import Result
 from experiments import cli
 
 ROOT = Path(__file__).parent.parent
 EACH = pytest.mark.parametrize("page", docs.NAMED.values(), ids=list(docs.NAMED))
+SHARED = "walk", "simbav2", "offline_to_online"  # their agents' losses are on other pages
 FILES = sorted(docs.PAGES.glob("*.md"))
 MATHS = [
     (path.stem, block or inline)
@@ -45,7 +47,7 @@ def written(page: docs.Page) -> str:
 
 def helped(page: docs.Page, capsys: pytest.CaptureFixture[str], *words: str) -> str:
     with pytest.raises(SystemExit):
-        cli.parse(type(page.args), [*words, "--help"])
+        cli.parse(type(page.args), [*page.words, *words, "--help"])
     return capsys.readouterr().out
 
 
@@ -53,7 +55,7 @@ def test_they_are_as_they_would_be_written() -> None:
     docs.main(docs.Args(check=True))
 
 
-def test_each_experiment_that_trains_has_one() -> None:
+def test_each_experiment_that_trains_and_each_agent_has_one() -> None:
     paths = (ROOT / "experiments").glob("*.py")
     modules = [importlib.import_module(f"experiments.{path.stem}") for path in paths]
     trains = {
@@ -61,16 +63,17 @@ def test_each_experiment_that_trains_has_one() -> None:
         for module in modules
         if hasattr(module, "main") and "resume" in {f.name for f in fields(module.Args)}
     }
-    # Any agent that learns from replay learns in these: their pages are its own.
-    own = trains - {"off_policy", "offline"}
-    assert {page.experiment for page in docs.NAMED.values()} == own
+    own = trains - {"off_policy"}  # any agent that learns from replay learns in it
+    assert own <= {page.experiment for page in docs.NAMED.values()} <= trains
+    agents = {type(cli.agent(name)) for name in cli.agent_names()}
+    assert {type(page.args.agent) for page in docs.NAMED.values()} == agents
 
 
 @EACH
 def test_flags_are_those_of_the_command_line(
     page: docs.Page, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [word for word, _, _ in flags.choices(page.args.agent)]
+    words = [word for word, _, _ in flags.choices(page.args)]
     said = [helped(page, capsys), *(helped(page, capsys, word) for word in words)]
     known = set(re.findall(r"--[a-z][\w.-]*", " ".join(said))) - {"--help"}
     _, _, tables = written(page).partition("\n## Flags\n")
@@ -84,12 +87,12 @@ def test_flags_are_those_of_the_command_line(
 
 @EACH
 def test_a_default_spelt_out_changes_nothing(page: docs.Page) -> None:
-    kind = type(page.args)
-    spelt = [word for flag in flags.flags(page.args) for word in flag.words]
-    assert cli.parse(kind, spelt) == cli.parse(kind, [])
-    for word, _, chosen in flags.choices(page.args.agent):
+    kind, every = type(page.args), [*flags.flags(page.args)]
+    spelt = [word for flag in every if flag.name != "--start-from" for word in flag.words]
+    assert cli.parse(kind, [*page.words, *spelt]) == page.args
+    for word, _, chosen in flags.choices(page.args):
         spelt = [word, *(word for flag in chosen for word in flag.words)]
-        assert cli.parse(kind, spelt) == cli.parse(kind, [word])
+        assert cli.parse(kind, [*page.words, *spelt]) == cli.parse(kind, [*page.words, word])
 
 
 @EACH
@@ -99,35 +102,8 @@ def test_comments_are_what_help_says(page: docs.Page, capsys: pytest.CaptureFixt
     for flag in flags.flags(page.args.agent, "--agent."):
         assert comments.get(flag.name.split(".")[-1].replace("-", "_"), "") in said
     every = [*flags.flags(page.args)]
-    every += [flag for _, _, chosen in flags.choices(page.args.agent) for flag in chosen]
+    every += [flag for _, _, chosen in flags.choices(page.args) for flag in chosen]
     assert not [flag.name for flag in every if re.match("$|; one of", flag.meaning)]
-
-
-@dataclass(frozen=True)
-class Above:
-    size: int = 1  # of one | of many
-    other: str = "#"  # kept
-
-
-@dataclass(frozen=True)
-class Below(Above):
-    size: int = 2
-    kind: Literal["a", "b"] = "a"  # which
-    many: tuple[int, ...] = (1, 2)
-    on: bool = False
-
-
-def test_a_comment_is_inherited_and_a_pipe_breaks_no_table() -> None:
-    found = {flag.name: flag for flag in flags.flags(Below())}
-    assert found["--size"] == ("--size", 2, "of one | of many")
-    assert found["--other"].meaning == "kept"
-    assert found["--kind"].meaning == "which; one of `a`, `b`"
-    assert found["--many"].words == ["--many", "1", "2"]
-    assert found["--on"].words == ["--no-on"]
-    assert found["--on"]._replace(name="--a.on").off == "--a.no-on"
-    assert docs.table([found["--size"]]).splitlines()[-1].endswith(r"| `2` | of one \| of many |")
-    told = {"--size": found["--size"]._replace(value=3)}
-    assert "| `2` (`3`) |" in docs.table([found["--size"]], told)
 
 
 def test_no_meaning_stands_where_a_comment_does() -> None:
@@ -137,7 +113,7 @@ def test_no_meaning_stands_where_a_comment_does() -> None:
         for page in docs.NAMED.values()
         for flag in (
             *flags.flags(page.args),
-            *(flag for _, _, chosen in flags.choices(page.args.agent) for flag in chosen),
+            *(flag for _, _, chosen in flags.choices(page.args) for flag in chosen),
         )
     }
     used = {meaning.split("; one of")[0] for meaning in used}
@@ -172,7 +148,7 @@ def test_it_names_every_loss_and_no_method_that_is_not_there(page: docs.Page) ->
     text, agent = written(page), type(page.args.agent)
     named = re.findall(rf"`{agent.__name__}\.(\w+)`", text)
     assert all(hasattr(agent, name) for name in named)
-    if page.name not in ("walk", "simbav2"):  # which have those of other pages
+    if page.name not in SHARED:
         assert {name for name in vars(agent) if name.endswith("loss")} <= {*named}
 
 
@@ -180,9 +156,15 @@ def test_it_names_every_loss_and_no_method_that_is_not_there(page: docs.Page) ->
 def test_it_cites_what_the_code_does(page: docs.Page) -> None:
     module = sys.modules[type(page.args).__module__]
     doc = inspect.getdoc(module) or ""
-    if page.name not in ("walk", "simbav2"):
+    if page.name not in SHARED:
         doc += inspect.getdoc(sys.modules[type(page.args.agent).__module__]) or ""
     assert {*re.findall(r"\d{4}\.\d{5}", doc)} <= {*re.findall(r"\d{4}\.\d{5}", written(page))}
+
+
+def started(begun: None, run: str) -> dict[str, Any]:
+    """What a run that is not there would have been: of the agent it is named after."""
+    agent = cli.agent(Path(run).name.replace("calql", "cql").split("-")[0])
+    return {"env": envs.make_task("Hopper-v5"), "env_name": "Hopper-v5", "agent": agent}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -194,6 +176,7 @@ def test_a_command_is_one(command: str, monkeypatch: pytest.MonkeyPatch) -> None
     module = importlib.import_module(name)
     monkeypatch.setattr(sys, "argv", [f"{name.split('.')[-1]}.py", *words])
     monkeypatch.setattr(cli, "_begun", lambda args_type, run: args_type())  # there is no such run
+    monkeypatch.setattr(cli, "_of_run", started)
     parse = cli.parse if hasattr(module.Args, "env_name") else tyro.cli
     assert isinstance(parse(module.Args, args=words), module.Args)
 
