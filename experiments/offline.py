@@ -28,7 +28,6 @@ from rl.policy import uniform
 from rl.types import Key, Metrics, PyTree, Transition
 
 PHASE = 1_000  # updates between two looks of the host, about
-ROUNDING = 1e-5  # that an action may leave its range by
 Seen = dict[str, Transition]  # some of the data, of those learned from and those held out
 WORLDS = 16  # of which the golden vectors of an artefact are
 
@@ -137,8 +136,6 @@ def prepared(args: Any, env: Simulation) -> Dataset:
     found = dataset.fitted(str(args.data), found, like, env.action_dim)
     if found.facts.get("reward") == "none" and hasattr(args.agent, "critic"):
         raise ValueError(f"{args.data} tells no rewards: BC alone learns from it.")
-    if (most := float(np.abs(found.steps["action"]).max())) > 1 + ROUNDING:
-        raise ValueError(f"{args.data} has an action of {most:g}; they lie in [-1, 1].")
     if not (np.isfinite(args.reward_scale) and np.isfinite(args.reward_shift)):
         raise ValueError("--reward-scale and --reward-shift take finite numbers.")
     rewards = args.reward_scale * found.steps["reward"] + args.reward_shift

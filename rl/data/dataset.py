@@ -15,6 +15,9 @@ from rl.types import PyTree, Transition
 
 EPISODE = "episode/"  # before the names of what episodes have, beside those of steps
 BLOCK = 1 << 16  # rows that are looked at together
+ROUNDING = 1e-5  # that an action may leave its range by
+NONE = "none"  # what facts tell of "action" where none were recorded
+MEND = "python -m experiments.label labels such episodes"
 
 
 class Dataset(NamedTuple):
@@ -23,7 +26,8 @@ class Dataset(NamedTuple):
     Of steps [S, ...]: "obs" or its parts, "action" [S, A] in [-1, 1], "reward", and three flags.
     "terminated": the world ended the episode there; "truncated": something else did; "mask": what
     comes after has a value (a goal may be reached and the episode go on).  Of episodes [E, ...]:
-    "length", and "last_obs" or its parts, as seen after the last step.  docs/data.md has the facts.
+    "length", and "last_obs" or its parts, as seen after the last step.
+    There is no "action" where facts say that it is "none".  docs/data.md has the facts.
     """
 
     steps: dict[str, np.ndarray]
@@ -43,6 +47,10 @@ class Dataset(NamedTuple):
     def size(self) -> int:
         """Bytes of its arrays."""
         return sum(x.nbytes for x in (self.steps | self.episodes).values())
+
+    @property
+    def has_actions(self) -> bool:
+        return "action" in self.steps
 
     @property
     def starts(self) -> np.ndarray:
@@ -107,6 +115,14 @@ def named(tree: PyTree) -> dict[str, Any]:
     return {jax.tree_util.keystr(path, simple=True, separator="/"): x for path, x in leaves}
 
 
+def require_actions(where: str, data: Dataset) -> None:
+    """Raise ValueError unless it has actions, within [-1, 1]."""
+    if not data.has_actions:
+        raise ValueError(f"{where} has no actions, and they are needed: {MEND}.")
+    if (most := float(np.abs(data.steps["action"]).max())) > 1 + ROUNDING:
+        raise ValueError(f"{where} has an action of {most:g}; they lie in [-1, 1].")
+
+
 def shaped(path: Path, dataset: Dataset, like: Transition) -> Transition:
     """Its steps as transitions, shaped as `like` (one step); what `like` lacks is left out.
 
@@ -130,7 +146,8 @@ def shaped(path: Path, dataset: Dataset, like: Transition) -> Transition:
         elif name.split("/")[0] == "next_obs":
             x = after(name.removeprefix("next_"))
         if x is None:
-            raise ValueError(f"{path} has no {name}, which is needed: was it made of this task?")
+            mend = f"{MEND}." if name == "action" else "was it made of this task?"
+            raise ValueError(f"{path} has no {name}, which is needed: {mend}")
         if x.shape[1:] != want.shape:
             raise ValueError(f"{path} has {name} of {x.shape[1:]}, and {want.shape} is needed.")
         return x
@@ -159,7 +176,7 @@ def to_go(data: Dataset, gamma: float) -> np.ndarray:
 
 def fitted(where: str, data: Dataset, obs: PyTree, action_dim: int) -> Dataset:
     """It with just the parts of an observation that a task has, as `obs` (shapes and dtypes of one)
-    and actions of so many numbers; ValueError where it has others."""
+    and actions of so many numbers in [-1, 1]; ValueError where it has others."""
     steps = {n: x for n, x in data.steps.items() if n.split("/")[0] != "obs"}
     episodes = {n: x for n, x in data.episodes.items() if n.split("/")[0] != "last_obs"}
     for place, want in named(obs).items():
@@ -175,6 +192,7 @@ def fitted(where: str, data: Dataset, obs: PyTree, action_dim: int) -> Dataset:
                 f"{want.dtype}: it is of another task, or of other settings of it."
             )
         steps[name], episodes[f"last_{name}"] = x, data.episodes[f"last_{own}"]
+    require_actions(where, data)
     if data.steps["action"].shape[1:] != (action_dim,):
         found = data.steps["action"].shape[1:]
         raise ValueError(f"{where} has actions of {found}; the task takes ({action_dim},).")
@@ -205,8 +223,12 @@ def check(where: str, found: Dataset) -> None:
             raise ValueError(
                 f"{where} has a {name} that is no finite number, of episode {wrong.argmax()}."
             )
-    if wanting := {"action", "reward", "terminated", "truncated"} - found.steps.keys():
+    if wanting := {"reward", "terminated", "truncated"} - found.steps.keys():
         raise ValueError(f"{where} has no {min(wanting)}.")
+    if found.has_actions == (found.facts.get("action") == NONE):
+        lacks = 'no action, and its facts do not say "action": "none"'
+        how = "an action, and its facts deny it" if found.has_actions else lacks
+        raise ValueError(f"{where} has {how}.")
     if not found.parts("obs"):
         raise ValueError(f"{where} has no obs.")
     over = found.steps["terminated"] | found.steps["truncated"]
