@@ -7,7 +7,6 @@ python -m experiments.make_data --env HalfCheetah-v5 --by benchmarks/policies/ha
 The same command makes the same data; its hash and what it is worth are in the file.
 """
 
-import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -87,16 +86,7 @@ def check(args: Args, out: Path) -> None:
         raise ValueError(f"--failures is {args.failures}; it takes a share in [0, 1].")
     if not 0 < args.fumble < 1:
         raise ValueError(f"--fumble is {args.fumble}; it takes m between 0 and 1.")
-    if out.suffix != ".npz":
-        raise ValueError(f"--out is {out}; it takes a file that ends in .npz.")
-    npz.refuse_taken(out)
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=out.parent).close()
-    except OSError as error:
-        raise ValueError(
-            f"{out} cannot be written: {error.strerror}. Name a file in another folder with --out."
-        ) from None
+    npz.require_writable(out)
 
 
 def check_expert(args: Args) -> None:

@@ -3,6 +3,7 @@
 python -m rl.data info reach.npz
 python -m rl.data convert halfcheetah.hdf5 halfcheetah.npz
 python -m rl.data convert reach.npz data/reach-v0
+python -m rl.data convert reach.npz reach-seen.npz --no-actions
 python -m rl.data join medium-expert.npz medium.npz expert.npz
 python -m rl.data plot reach.npz reach.png
 """
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 import tyro
 
-from rl.data import faults, formats, minari, npz
+from rl.data import dataset, faults, formats, minari, npz
 from rl.data.dataset import Dataset
 from rl.data.join import joined
 
@@ -50,6 +51,7 @@ class Convert(Source):
     """
 
     out: tyro.conf.Positional[Path]  # that is not there yet
+    actions: bool = True  # as they are; without, experiments.label may fill some in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,13 +107,15 @@ def told(data: Dataset) -> Iterator[str]:
     facts, steps, lengths = data.facts, data.steps, data.episodes["length"]
     yield f"format     {facts.get('format', 'ours')}"
     yield f"episodes   {len(lengths):,}"
-    seconds = f", {len(steps['action']) * facts['dt']:,.1f} s" if "dt" in facts else ""
-    yield f"steps      {len(steps['action']):,}{seconds}, {data.size / 1e6:,.1f} MB"
+    seconds = f", {len(steps['reward']) * facts['dt']:,.1f} s" if "dt" in facts else ""
+    yield f"steps      {len(steps['reward']):,}{seconds}, {data.size / 1e6:,.1f} MB"
     seen = data.parts("obs") | data.parts("action")
     width = max(map(len, [*seen, " " * 10]))
     for name, x in seen.items():
         low, high = faults.extremes(x)
         yield f"{name:{width}} {x.dtype}{list(x.shape[1:])} {low.min():.4g} to {high.max():.4g}"
+    if not data.has_actions:
+        yield f"{'action':{width}} none: {dataset.MEND}"
     if facts.get("action_low") is not None:
         ends = (", ".join(f"{x:g}" for x in facts[f"action_{end}"]) for end in ("low", "high"))
         yield "limits     " + " to ".join(ends) + " are what -1 to 1 stands for"
@@ -142,9 +146,12 @@ def convert(args: Convert) -> None:
     if formats.reader(args.path) is not formats.ours:
         print(f"memory   {data.size / 1e6:,.1f} MB of arrays: {data.facts['format']} is read whole")
     kept = {name: x for name, x in data.facts.items() if name not in ("schema", npz.HASH)}
-    data = data._replace(facts=kept)
+    steps = {name: x for name, x in data.steps.items() if args.actions or name != "action"}
+    if not args.actions:
+        kept["action"] = dataset.NONE
+    data = data._replace(steps=steps, facts=kept)
     sha256 = npz.write(args.out, data) if ours else minari.write(args.out, data)
-    print(f"episodes {len(data.starts):,} of {len(data.steps['action']):,} steps")
+    print(f"episodes {len(data.starts):,} of {len(data.steps['reward']):,} steps")
     print(f"sha256   {sha256}")
     print(f"out      {args.out}")
 
@@ -160,7 +167,7 @@ def join(args: Join) -> None:
     sha256 = npz.write(args.out, data)
     for path, part in zip(named, data.facts["parts"], strict=True):
         print(f"part     {part['episodes']:,} episodes of {path}")
-    print(f"episodes {len(data.starts):,} of {len(data.steps['action']):,} steps")
+    print(f"episodes {len(data.starts):,} of {len(data.steps['reward']):,} steps")
     print(f"sha256   {sha256}\nout      {args.out}")
 
 
@@ -173,7 +180,6 @@ def plot(args: Plot) -> None:
     figure = Figure(figsize=(11, 6.4), layout="constrained")
     axes = figure.subplots(2, 3)
     figure.suptitle(f"{args.path.name}: {len(data.starts):,} episodes")
-    action = faults.sample(data.steps["action"])
     bars = {
         "return": (data.sums(), "episodes"), "length, steps": (data.episodes["length"], "episodes"),
         "reward": (faults.sample(data.steps["reward"]), "steps"),
@@ -181,11 +187,12 @@ def plot(args: Plot) -> None:
     for ax, (name, (x, what)) in zip(axes.flat, bars.items(), strict=False):
         ax.hist(np.asarray(x, np.float64), bins=40)
         ax.set(xlabel=name, ylabel=what, yscale="log" if name == "reward" else "linear")
-    edges = np.linspace(-1, 1, 41)
-    for i in range(min(action.shape[1], 12)):
-        axes[1, 0].hist(action[:, i], edges, histtype="step", label=f"{i}")
-    axes[1, 0].set(xlabel="action", ylabel="steps")
-    axes[1, 0].legend(title="axis", fontsize=7, ncols=2)
+    axes[1, 0].set(xlabel="action" if data.has_actions else "no actions", ylabel="steps")
+    if data.has_actions:
+        action, edges = faults.sample(data.steps["action"]), np.linspace(-1, 1, 41)
+        for i in range(min(action.shape[1], 12)):
+            axes[1, 0].hist(action[:, i], edges, histtype="step", label=f"{i}")
+        axes[1, 0].legend(title="axis", fontsize=7, ncols=2)
     (name, x), *_ = sorted(data.parts("obs").items(), key=lambda part: part[1].ndim != 2)
     flat = x.reshape(len(x), -1)[:, :COLUMNS]
     for ax, number in zip(axes[1, 1:], np.argsort(data.sums())[[0, -1]], strict=True):

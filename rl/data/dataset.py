@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from rl.data.rows import taken, unsound
 from rl.types import PyTree, Transition
 
 EPISODE = "episode/"  # before the names of what episodes have, beside those of steps
-BLOCK = 1 << 16  # rows that are looked at together
-ALIGNED = 64  # bytes, as XLA wants its arrays on a CPU
+ROUNDING = 1e-5  # that an action may leave its range by
+NONE = "none"  # what facts tell of "action" where none were recorded
+MEND = "python -m experiments.label labels such episodes"
 
 
 class Dataset(NamedTuple):
@@ -24,7 +26,8 @@ class Dataset(NamedTuple):
     Of steps [S, ...]: "obs" or its parts, "action" [S, A] in [-1, 1], "reward", and three flags.
     "terminated": the world ended the episode there; "truncated": something else did; "mask": what
     comes after has a value (a goal may be reached and the episode go on).  Of episodes [E, ...]:
-    "length", and "last_obs" or its parts, as seen after the last step.  docs/data.md has the facts.
+    "length", and "last_obs" or its parts, as seen after the last step.
+    There is no "action" where facts say that it is "none".  docs/data.md has the facts.
     """
 
     steps: dict[str, np.ndarray]
@@ -44,6 +47,10 @@ class Dataset(NamedTuple):
     def size(self) -> int:
         """Bytes of its arrays."""
         return sum(x.nbytes for x in (self.steps | self.episodes).values())
+
+    @property
+    def has_actions(self) -> bool:
+        return "action" in self.steps
 
     @property
     def starts(self) -> np.ndarray:
@@ -77,17 +84,6 @@ class Dataset(NamedTuple):
         )
 
 
-def taken(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """`x[rows]`, so aligned that a device need not copy it."""
-    size = len(rows) * x[:1].nbytes
-    space = np.empty(size + ALIGNED, np.uint8)
-    first = -space.ctypes.data % ALIGNED
-    out = space[first : first + size].view(x.dtype).reshape(len(rows), *x.shape[1:])
-    for i in range(0, len(rows), BLOCK):  # of a file, which np.take would read whole
-        out[i : i + BLOCK] = x[rows[i : i + BLOCK]]
-    return out
-
-
 def compact(
     steps: dict[str, np.ndarray], episodes: dict[str, np.ndarray], facts: dict[str, Any], where: str
 ) -> Dataset:
@@ -119,6 +115,14 @@ def named(tree: PyTree) -> dict[str, Any]:
     return {jax.tree_util.keystr(path, simple=True, separator="/"): x for path, x in leaves}
 
 
+def require_actions(where: str, data: Dataset) -> None:
+    """Raise ValueError unless it has actions, within [-1, 1]."""
+    if not data.has_actions:
+        raise ValueError(f"{where} has no actions, and they are needed: {MEND}.")
+    if (most := float(np.abs(data.steps["action"]).max())) > 1 + ROUNDING:
+        raise ValueError(f"{where} has an action of {most:g}; they lie in [-1, 1].")
+
+
 def shaped(path: Path, dataset: Dataset, like: Transition) -> Transition:
     """Its steps as transitions, shaped as `like` (one step); what `like` lacks is left out.
 
@@ -142,7 +146,8 @@ def shaped(path: Path, dataset: Dataset, like: Transition) -> Transition:
         elif name.split("/")[0] == "next_obs":
             x = after(name.removeprefix("next_"))
         if x is None:
-            raise ValueError(f"{path} has no {name}, which is needed: was it made of this task?")
+            mend = f"{MEND}." if name == "action" else "was it made of this task?"
+            raise ValueError(f"{path} has no {name}, which is needed: {mend}")
         if x.shape[1:] != want.shape:
             raise ValueError(f"{path} has {name} of {x.shape[1:]}, and {want.shape} is needed.")
         return x
@@ -171,7 +176,7 @@ def to_go(data: Dataset, gamma: float) -> np.ndarray:
 
 def fitted(where: str, data: Dataset, obs: PyTree, action_dim: int) -> Dataset:
     """It with just the parts of an observation that a task has, as `obs` (shapes and dtypes of one)
-    and actions of so many numbers; ValueError where it has others."""
+    and actions of so many numbers in [-1, 1]; ValueError where it has others."""
     steps = {n: x for n, x in data.steps.items() if n.split("/")[0] != "obs"}
     episodes = {n: x for n, x in data.episodes.items() if n.split("/")[0] != "last_obs"}
     for place, want in named(obs).items():
@@ -187,6 +192,7 @@ def fitted(where: str, data: Dataset, obs: PyTree, action_dim: int) -> Dataset:
                 f"{want.dtype}: it is of another task, or of other settings of it."
             )
         steps[name], episodes[f"last_{name}"] = x, data.episodes[f"last_{own}"]
+    require_actions(where, data)
     if data.steps["action"].shape[1:] != (action_dim,):
         found = data.steps["action"].shape[1:]
         raise ValueError(f"{where} has actions of {found}; the task takes ({action_dim},).")
@@ -217,8 +223,12 @@ def check(where: str, found: Dataset) -> None:
             raise ValueError(
                 f"{where} has a {name} that is no finite number, of episode {wrong.argmax()}."
             )
-    if wanting := {"action", "reward", "terminated", "truncated"} - found.steps.keys():
+    if wanting := {"reward", "terminated", "truncated"} - found.steps.keys():
         raise ValueError(f"{where} has no {min(wanting)}.")
+    if found.has_actions == (found.facts.get("action") == NONE):
+        lacks = 'no action, and its facts do not say "action": "none"'
+        how = "an action, and its facts deny it" if found.has_actions else lacks
+        raise ValueError(f"{where} has {how}.")
     if not found.parts("obs"):
         raise ValueError(f"{where} has no obs.")
     over = found.steps["terminated"] | found.steps["truncated"]
@@ -227,12 +237,6 @@ def check(where: str, found: Dataset) -> None:
     if (wrong := over != last).any():
         how = "goes on after" if over[wrong.argmax()] else "does not end with"
         raise ValueError(f"{where} has an episode that {how} its {first(wrong)}.")
-
-
-def unsound(x: np.ndarray) -> np.ndarray:
-    """[len(x)] whether a row has what is no finite number."""
-    blocks = [x[i : i + BLOCK] for i in range(0, len(x), BLOCK)]
-    return np.concatenate([~np.isfinite(b).reshape(len(b), -1).all(1) for b in blocks])
 
 
 def prefixed(episodes: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

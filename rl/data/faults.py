@@ -18,7 +18,8 @@ def found(data: Dataset) -> Iterator[str]:
     """Sentences on observations, actions, rewards and episodes, in that order."""
     for name, x in data.parts("obs").items():
         yield from _of_observations(name, x)
-    yield from _of_actions(data.steps["action"])
+    if data.has_actions:
+        yield from _of_actions(data.steps["action"])
     if data.facts.get("reward") == "none":
         yield "The format has no rewards: all are zero."
     elif not np.any(data.steps["reward"]):
@@ -70,7 +71,7 @@ def _of_actions(action: np.ndarray) -> Iterator[str]:
 
 def _of_episodes(data: Dataset) -> Iterator[str]:
     lengths, starts = data.episodes["length"], data.starts
-    arrays = [*data.parts("obs").values(), data.steps["action"]]
+    arrays = [*data.parts("obs").values(), *data.parts("action").values()]
     seen: dict[bytes, int] = {}
     twice = []
     for number, (start, length) in enumerate(zip(starts, lengths, strict=True)):
@@ -89,7 +90,8 @@ def _of_episodes(data: Dataset) -> Iterator[str]:
             "steps: were terminations lost?"
         )
     if (share := _repeated(arrays, starts)) >= AGAIN:
-        yield f"{share:.1%} of the steps are the same as the one before, action and all."
+        too = ", action and all" if data.has_actions else ""
+        yield f"{share:.1%} of the steps are the same as the one before{too}."
 
 
 def _repeated(arrays: list[np.ndarray], starts: np.ndarray) -> float:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from rl.data import dataset
 from rl.data.canonical import Refused
 from rl.data.dataset import Dataset
 
@@ -24,6 +25,8 @@ def joined(named: dict[str, Dataset], episodes: tuple[int, ...] = ()) -> Dataset
         same(name, one, other, data)
     kept = set.intersection(*(set(data.episodes) for data in parts.values())) - {PART}
     facts: dict[str, Any] = {n: one.facts[n] for n in COMMON if n in one.facts}
+    if not one.has_actions:
+        facts["action"] = dataset.NONE
     facts["parts"] = [
         told(data.facts) | {"episodes": len(part.starts)}
         for data, part in zip(named.values(), parts.values(), strict=True)
@@ -53,6 +56,12 @@ def same(name: str, one: Dataset, other: str, data: Dataset) -> None:
     for fact in COMMON:
         if one.facts.get(fact) != data.facts.get(fact):
             raise Refused(f"{name} and {other} cannot be joined: their {fact} is not the same.")
+    if one.has_actions != data.has_actions:
+        without, has = (other, name) if one.has_actions else (name, other)
+        raise Refused(
+            f"{without} has no actions, and {has} has some: {dataset.MEND}, and what it writes can "
+            "be joined."
+        )
     for n in sorted(one.steps.keys() | data.steps.keys()):
         there = [x.steps.get(n) for x in (one, data)]
         told = ["none" if x is None else f"{x.dtype}{list(x.shape[1:])}" for x in there]

@@ -176,6 +176,8 @@ def write(path: Path, data: Dataset) -> str:
     dataset.check(str(path), data)
     if path.exists():
         raise Refused(f"{path} is there already: name another folder, or delete it.")
+    if not data.has_actions:
+        raise Refused(f"{path} would have no actions, which Minari needs: {dataset.MEND}.")
     if not -1 <= data.steps["action"].min() <= data.steps["action"].max() <= 1:
         raise Refused(f"{path} would have actions out of [-1, 1]: is it a dataset of ours?")
     extra = sorted(data.steps.keys() - {*STEPS, *data.parts("obs")})

@@ -5,6 +5,7 @@ It is mapped into memory, so it may be larger than that; nothing in it is ever u
 
 import json
 import os
+import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,6 +22,20 @@ FACTS, HASH = "facts", "sha256"
 def refuse_taken(path: Path) -> None:
     if path.exists():
         raise ValueError(f"{path} is there already: name another file with --out, or delete it.")
+
+
+def require_writable(out: Path) -> None:
+    """Raise ValueError unless --out is a new file that can be written; its folder is made."""
+    if out.suffix != ".npz":
+        raise ValueError(f"--out is {out}; it takes a file that ends in .npz.")
+    refuse_taken(out)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=out.parent).close()
+    except OSError as error:
+        raise ValueError(
+            f"{out} cannot be written: {error.strerror}. Name a file in another folder with --out."
+        ) from None
 
 
 def write(path: Path, data: Dataset) -> str:
