@@ -1,6 +1,6 @@
 """Conservative Q-learning (Kumar et al. 2020, arXiv:2006.04779): SAC whose critics are pushed down
 on actions of chance and of the policy, and up on the data's.  With `calibrated` it is Cal-QL
-(arXiv:2303.05479): none is pushed below what the data came to (aux "return", by dataset.to_go).
+(arXiv:2303.05479): none is pushed below what the data came to (aux "return", by sampling.to_go).
 """
 
 from dataclasses import dataclass

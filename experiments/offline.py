@@ -96,7 +96,7 @@ def course(args: Args, env: Simulation, data: Dataset, begins: start.Start) -> C
     parts = {"train": data}
     if args.held_out:
         parts = dict(zip(("train", "held"), held_out.split(data, args.held_out, 0), strict=True))
-    aux = {name: {"return": dataset.to_go(x, args.agent.gamma)} for name, x in parts.items()}
+    aux = {name: {"return": sampling.to_go(x, args.agent.gamma)} for name, x in parts.items()}
     source = sampling.source(parts["train"], args.sampler, aux["train"])
     seen = {"train": held_out.glimpse(source, jax.random.key(0))}
     if args.held_out:

@@ -25,7 +25,7 @@ from experiments import cli, host, offline, start
 from experiments.host import Course, Plan
 from experiments.off_policy import Pace
 from rl import buffer, memory, rollout
-from rl.data import dataset, npz, sampling
+from rl.data import npz, sampling
 from rl.data.dataset import Dataset
 from rl.data.sampling import Sampler, Source, Uniform
 from rl.policy import Policy, uniform
@@ -183,7 +183,7 @@ def course(args: Args, env: Simulation, data: Dataset | None, begins: start.Star
     if data is not None:
         facts |= {"data_sha256": data.facts[npz.HASH]}
         given = (
-            sampling.source(data, args.sampler, {"return": dataset.to_go(data, args.agent.gamma)}),
+            sampling.source(data, args.sampler, {"return": sampling.to_go(data, args.agent.gamma)}),
         )
     return Course(
         agent=args.agent,

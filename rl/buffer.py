@@ -81,7 +81,7 @@ def later(buffer: Buffer, key: Key, at: Place, most: int) -> Place:
 
 
 def to_go(buffer: Buffer, at: Place, gamma: float, most: int, unknown: float) -> Array:
-    """Discounted return [B] from each place to the end of its episode, as dataset.to_go has it;
+    """Discounted return [B] from each place to the end of its episode, as sampling.to_go has it;
     `unknown` where that has not ended yet.
 
     `most`: steps that an episode may have.

@@ -16,7 +16,7 @@ from agents.cql import CQL
 from agents.sac import SAC
 from experiments import cli, offline, offline_to_online, play, start
 from rl import buffer, record, runs
-from rl.data import dataset
+from rl.data import sampling
 from rl.data.dataset import Dataset
 from rl.types import Transition
 from tests.test_offline import NAME, SMALL, balancing
@@ -86,7 +86,7 @@ def test_what_steps_came_to_online_is_what_data_say(seed: int, gamma: float) -> 
     replay = buffer.add(replay, jax.tree.map(jnp.asarray, seen))
     at = buffer.Place(jnp.tile(jnp.arange(40), 3), jnp.repeat(jnp.arange(3), 40))
     found = buffer.to_go(replay, at, gamma, 40, -7.0)
-    np.testing.assert_allclose(found, dataset.to_go(same, gamma), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found, sampling.to_go(same, gamma), rtol=1e-4, atol=1e-5)
     off = seen._replace(terminated=seen.terminated & False, truncated=seen.truncated & False)
     unfinished = replay._replace(data=jax.tree.map(jnp.asarray, off))
     assert (buffer.to_go(unfinished, at, gamma, 40, -7.0) == -7).all()

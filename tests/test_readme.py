@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import tyro
 
+import envs
+from agents.sac import SAC
 from benchmarks import report
 from experiments import cli
 
@@ -51,8 +53,10 @@ def test_a_command_is_one(command: str, monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(sys, "argv", [command, *words])
         if "--help" in words:
             words.remove("--help")
-        # There is no such run here to go on with.
+        # There is no such run here to go on with, or to start from.
         monkeypatch.setattr(cli, "_begun", lambda args_type, run: args_type())
+        learned = {"env": envs.make_task("Hopper-v5"), "env_name": "Hopper-v5"}
+        monkeypatch.setattr(cli, "_of_run", lambda begun, run: learned | {"agent": SAC()})
         parse = cli.parse if hasattr(module.Args, "env_name") else tyro.cli
         assert isinstance(parse(module.Args, args=words), module.Args)
 

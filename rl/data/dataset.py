@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from rl.data.rows import taken, unsound
 from rl.types import PyTree, Transition
 
+BLOCK = 1 << 16  # rows that are looked at together
+ALIGNED = 64  # bytes, as XLA wants its arrays on a CPU
 EPISODE = "episode/"  # before the names of what episodes have, beside those of steps
 ROUNDING = 1e-5  # that an action may leave its range by
 NONE = "none"  # what facts tell of "action" where none were recorded
@@ -82,6 +83,17 @@ class Dataset(NamedTuple):
             {name: x[which] for name, x in self.episodes.items()},
             self.facts,
         )
+
+
+def taken(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """`x[rows]`, so aligned that a device need not copy it."""
+    size = len(rows) * x[:1].nbytes
+    space = np.empty(size + ALIGNED, np.uint8)
+    first = -space.ctypes.data % ALIGNED
+    out = space[first : first + size].view(x.dtype).reshape(len(rows), *x.shape[1:])
+    for i in range(0, len(rows), BLOCK):  # of a file, which np.take would read whole
+        out[i : i + BLOCK] = x[rows[i : i + BLOCK]]
+    return out
 
 
 def compact(
@@ -155,25 +167,6 @@ def shaped(path: Path, dataset: Dataset, like: Transition) -> Transition:
     return jax.tree_util.tree_map_with_path(leaf, like)
 
 
-def to_go(data: Dataset, gamma: float) -> np.ndarray:
-    """Discounted return [S] from each step to the end of its episode.
-
-    Where an episode was cut off a cost of its last step counts as if it went on for ever, and a
-    gain as if none followed: values are at least that (Nakamoto et al. 2023, arXiv:2303.05479, of
-    sparse rewards).
-    """
-    reward, mask = data.steps["reward"].astype(np.float64), data.steps["mask"]
-    starts, lengths = data.starts, data.episodes["length"]
-    found = np.zeros(len(reward))
-    after = np.minimum(reward[starts + lengths - 1], 0) / (1 - gamma if gamma < 1 else np.inf)
-    for back in range(1, int(lengths.max()) + 1):
-        alive = lengths >= back
-        rows = (starts + lengths - back)[alive]
-        found[rows] = reward[rows] + gamma * mask[rows] * after[alive]
-        after[alive] = found[rows]
-    return found.astype(np.float32)
-
-
 def fitted(where: str, data: Dataset, obs: PyTree, action_dim: int) -> Dataset:
     """It with just the parts of an observation that a task has, as `obs` (shapes and dtypes of one)
     and actions of so many numbers in [-1, 1]; ValueError where it has others."""
@@ -237,6 +230,12 @@ def check(where: str, found: Dataset) -> None:
     if (wrong := over != last).any():
         how = "goes on after" if over[wrong.argmax()] else "does not end with"
         raise ValueError(f"{where} has an episode that {how} its {first(wrong)}.")
+
+
+def unsound(x: np.ndarray) -> np.ndarray:
+    """[len(x)] whether a row has what is no finite number."""
+    blocks = [x[i : i + BLOCK] for i in range(0, len(x), BLOCK)]
+    return np.concatenate([~np.isfinite(b).reshape(len(b), -1).all(1) for b in blocks])
 
 
 def prefixed(episodes: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -167,6 +167,25 @@ def source(data: Dataset, sampler: Sampler, aux: Any = ()) -> Source:
     return Source(**jax.tree.map(lambda x: jax.device_put(x, may_alias=True), host))
 
 
+def to_go(data: Dataset, gamma: float) -> np.ndarray:
+    """Discounted return [S] from each step to the end of its episode.
+
+    Where an episode was cut off a cost of its last step counts as if it went on for ever, and a
+    gain as if none followed: values are at least that (Nakamoto et al. 2023, arXiv:2303.05479, of
+    sparse rewards).
+    """
+    reward, mask = data.steps["reward"].astype(np.float64), data.steps["mask"]
+    starts, lengths = data.starts, data.episodes["length"]
+    found = np.zeros(len(reward))
+    after = np.minimum(reward[starts + lengths - 1], 0) / (1 - gamma if gamma < 1 else np.inf)
+    for back in range(1, int(lengths.max()) + 1):
+        alive = lengths >= back
+        rows = (starts + lengths - back)[alive]
+        found[rows] = reward[rows] + gamma * mask[rows] * after[alive]
+        after[alive] = found[rows]
+    return found.astype(np.float32)
+
+
 def places(source: Source, key: Key, count: int) -> Array:
     """Steps [count] at which windows begin, drawn by the source's law."""
     if not isinstance(source.law, Law):
