@@ -26,6 +26,7 @@ SUITES, PUBLISHED = HERE / "suites", HERE / "published.json"
 NAME = re.compile(r"\w[\w.,=+-]*")  # of an agent: it names a directory
 MODULE = re.compile(r"\w+(\.\w+)*")
 OWN = {*manifest.HOST, "env", "steps"}  # flags that a sweep gives by itself
+TASK = "{task}"  # in a flag's text: the name of the task
 Flags = dict[str, Any]
 Measure = Literal["return", "success"]
 
@@ -201,6 +202,7 @@ def resolve(suite: Suite, name: str, task: str) -> tuple[str, tuple[str, ...], s
     """Program, words and the hash of the resolved configuration of an agent on a task."""
     agent = suite.agents[name]
     flags = suite.tasks[task].flags | agent.flags if agent.experiment else agent.flags
+    flags = {n: x.replace(TASK, task) if isinstance(x, str) else x for n, x in flags.items()}
     steps = str(steps_of(suite, agent, task))
     chosen = ("--agent", agent.agent) if agent.agent else ()
     given = [Flag(f"--{name.replace('_', '-')}", value) for name, value in flags.items()]

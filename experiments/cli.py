@@ -60,8 +60,12 @@ def parse(args_type: Any, args: list[str], begun: Mapping[str, Any] | None = Non
             made[flag] = value or next(words, "")
         else:
             rest.append(word)
-    default = _of_run(begun, made["--start-from"]) if "--start-from" in made else {}
-    if "--env" in made or not default:
+    default: dict[str, Any] = {}
+    if "--start-from" in made:
+        if not {"--env", "--agent"} <= made.keys():
+            default = _of_run(begun, made["--start-from"])
+        default["start_from"] = Path(made["--start-from"])
+    if "--env" in made or "env" not in default:
         name = made.get("--env", str(defaults.env_name))
         default |= {"env": envs.make_task(name), "env_name": name}
     if "--agent" in made:
@@ -104,7 +108,7 @@ def _of_run(begun: Mapping[str, Any] | None, run: str) -> dict[str, Any]:
         raise ValueError(
             f"{run}/manifest.json is damaged or of another version: {error!r}."
         ) from None
-    return {"env": task, "env_name": facts["env"], "agent": theirs, "start_from": Path(run)}
+    return {"env": task, "env_name": facts["env"], "agent": theirs}
 
 
 def _begun(args_type: Any, resume: Path) -> Any:

@@ -119,6 +119,12 @@ def test_who_goes_on_goes_on_with_its_own_settings(calql: Path) -> None:
     assert not np.array_equal(first[0], first[1])
 
 
+def test_a_run_is_not_asked_for_what_is_named() -> None:
+    args = parsed("--start-from", "nowhere", "--env", NAME, "--agent", "cql", *NETS)
+    assert (args.start_from, args.env_name) == (Path("nowhere"), NAME)
+    assert args.agent == CQL((32,), (32,))
+
+
 def test_an_actor_alone_is_taken_and_critics_begin_afresh(
     bc: Path, calql: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -211,3 +211,9 @@ def test_runs_whose_demonstrations_are_not_there_are_not_begun(
     demos.touch()
     run.main(run.Args(name, runs=where, dry_run=True))
     assert str(demos) not in capsys.readouterr().out
+
+
+def test_a_flag_may_name_its_task(tmp_path: Path) -> None:
+    text = HEAD + SAC.replace("sac'", "offline'\nagent = 'iql'\nflags = { data = 'd/{task}.npz' }")
+    words = suite.resolve(suite.read(written(tmp_path, text)), "a", "Hopper-v5")[1]
+    assert words[words.index("--data") + 1] == "d/Hopper-v5.npz"
