@@ -97,6 +97,7 @@ def test_a_phase_gives_back_what_it_takes(experiment: Any) -> None:
     )
 
 
+@pytest.mark.slow  # test_interface resumes one from a checkpoint, and counts its rows
 def test_a_run_goes_back_to_a_checkpoint_and_forgets_what_came_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
