@@ -73,6 +73,7 @@ def test_a_policy_balances_that_saw_a_clumsy_one(data: Path, tmp_path: Path, age
     assert np.isfinite(play.judge(env, policy, params, 2)).all()
 
 
+@pytest.mark.slow  # test_offline_to_online has one that starts from such a run
 def test_it_goes_on_where_it_was_stopped_to_the_last_bit(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -183,7 +184,7 @@ def test_a_group_that_fails_keeps_no_other_from_its_turn(
                 sys.exit(ends[part.seed])
 
         monkeypatch.setattr(host, "learn", learn)
-        host.train(parts, None, lambda part: None)
+        host.train(parts, None, lambda part: SimpleNamespace(look=lambda log: None))
 
     monkeypatch.setattr(host, "record_of", lambda part, env: nullcontext())
     monkeypatch.setattr(host.play, "conclude", lambda *_: None)
