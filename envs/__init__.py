@@ -7,6 +7,8 @@ from typing import Any
 
 import jax
 
+from envs.adapters.foreign import COLON, Foreign
+from envs.adapters.from_gymnasium import FromGymnasium
 from envs.adapters.from_gymnasium import from_gymnasium as from_gymnasium
 from envs.adapters.to_gymnasium import to_gymnasium as to_gymnasium
 from envs.adapters.to_gymnasium_vector import to_gymnasium_vector as to_gymnasium_vector
@@ -80,6 +82,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "so101-reach": partial(Reach, "so101", **NEARBY),
 }
 BACKENDS = ("native", "mjx")
+World = Simulation | FromGymnasium  # in which a policy can be judged
 
 
 def names() -> list[str]:
@@ -97,6 +100,16 @@ def make_task(name: str, **overrides: Any) -> Task:
     for field, value in overrides.items():
         typed(field, value, kinds[known(f"field of {name}", field, [*kinds])])
     return replace(made, **overrides)
+
+
+def named(name: str) -> Any:
+    """The task that a command line or a record calls so: `module:Name-v0` is Gymnasium's."""
+    return Foreign(name) if COLON in name else make_task(name)
+
+
+def world(task: Any, physics: str = "auto", *, threads: int = 0) -> World:
+    """Where a policy is judged in a task that is `named`."""
+    return task.world() if isinstance(task, Foreign) else simulate(task, physics, threads=threads)
 
 
 def make(

@@ -180,12 +180,22 @@ def video(
 
     `captions` are written below each, and `marks` shown, if there are any.  Raises CannotRender.
     """
-    stride = max(1, round(1 / (25 * control_dt)))
-    fps = round(1 / (control_dt * stride))
+    stride, fps = pace(control_dt)
     pictures = frames(model, qpos[::stride], marks[::stride])
     if captions:
         shown = zip(pictures, captions[::stride], strict=True)
         pictures = np.stack([_captioned(picture, text) for picture, text in shown])
+    write(path, pictures, fps)
+
+
+def pace(control_dt: float) -> tuple[int, int]:
+    """How many steps lie between two pictures, and how many of these a second has: at most 25."""
+    stride = max(1, round(1 / (25 * control_dt)))
+    return stride, round(1 / (control_dt * stride))
+
+
+def write(path: Path, pictures: np.ndarray, fps: int) -> None:
+    """Write pictures [T, height, width, 3] uint8 as mp4."""
     iio.imwrite(path, pictures, plugin="pyav", codec="libx264", fps=fps)
 
 

@@ -13,9 +13,8 @@ import tyro
 
 import agents
 import envs
-from envs import render
+from envs import World, render
 from envs.checks import known
-from envs.simulation import Simulation
 from rl import manifest, runs
 
 
@@ -67,7 +66,7 @@ def parse(args_type: Any, args: list[str], begun: Mapping[str, Any] | None = Non
         default["start_from"] = Path(made["--start-from"])
     if "--env" in made or "env" not in default:
         name = made.get("--env", str(defaults.env_name))
-        default |= {"env": envs.make_task(name), "env_name": name}
+        default |= {"env": envs.named(name), "env_name": name}
     if "--agent" in made:
         default["agent"] = agent(made["--agent"])
     parsed = tyro.cli(
@@ -102,7 +101,7 @@ def _of_run(begun: Mapping[str, Any] | None, run: str) -> dict[str, Any]:
     """The task and agent of a run that is begun, or else of the run that it starts from."""
     facts = begun or runs.read_manifest(Path(run))
     try:
-        task = manifest.made(envs.make_task(facts["env"]), facts["config"]["env"])
+        task = manifest.made(envs.named(facts["env"]), facts["config"]["env"])
         theirs = manifest.made(agent(facts["algorithm"]), facts["config"]["agent"])
     except (KeyError, TypeError) as error:
         raise ValueError(
@@ -134,7 +133,7 @@ def _begun(args_type: Any, resume: Path) -> Any:
     return replace(args, out=run, resume=resume)
 
 
-def same_actions(whose: str, theirs: Simulation, env: Simulation) -> None:
+def same_actions(whose: str, theirs: World, env: World) -> None:
     """Raise ValueError where the same action would move this robot otherwise than theirs."""
     then, now = (getattr(x.task, "action_scale", None) for x in (theirs, env))
     if then != now:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from envs import World
 from envs.simulation import Simulation
 from rl import export, record
 from rl.policy import Policy
@@ -20,13 +21,16 @@ GOLDEN = 16  # ticks that every runtime must reproduce
 class Deployer:
     """Writes the artefacts of the policies that train in `env`, if a robot could run them."""
 
-    def __init__(self, env: Simulation, policy: Policy, name: str) -> None:
-        self.env, self.policy, self.name = env, policy, name
+    def __init__(self, env: World, policy: Policy, name: str) -> None:
+        self.env: Any = env
+        self.policy, self.name = policy, name
         self.exporter: export.Exporter | None = None
 
     @property
     def possible(self) -> bool:
         """The policy reads named sensors alone, and its motors' speeds are known."""
+        if not isinstance(self.env, Simulation):
+            return False
         spec = self.env.task.spec
         unknown = {*spec.fields} - {*spec.privileged}
         return bool(spec.sensors and spec.speeds) and not (

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import tyro
 
 import envs
+from envs import World
 from envs.simulation import Simulation
 from experiments import cli, play
 from experiments.deploy import Deployer
@@ -82,8 +83,19 @@ class Course(NamedTuple):
 
 def simulated(args: Args) -> Simulation:
     """The environment of `args`; the first thing that a program does."""
+    found = world(args)
+    if not isinstance(found, Simulation):
+        raise ValueError(
+            f"Nothing learns in {args.env_name} here: experiments.offline learns from its data, and "
+            f"judges in it. Worlds of ours are {', '.join(envs.names())}."
+        )
+    return found
+
+
+def world(args: Args) -> World:
+    """The same, or an environment of Gymnasium's, in which policies are judged and none learns."""
     cli.use_threads(args.threads)
-    return envs.simulate(args.env, args.physics, threads=args.threads)
+    return envs.world(args.env, args.physics, threads=args.threads)
 
 
 def split(iterations: int, phases: int, most: int) -> Plan:
@@ -92,7 +104,7 @@ def split(iterations: int, phases: int, most: int) -> Plan:
     return Plan(-(-iterations // each), each)
 
 
-def train(parts: list[Any], env: Simulation, course: Callable[[Any], Course]) -> None:
+def train(parts: list[Any], env: World, course: Callable[[Any], Course]) -> None:
     """Train each of the parts; one that fails keeps no other from its turn, Ctrl-C all."""
     failed = []
     for done, part in enumerate(parts, 1):
@@ -112,7 +124,7 @@ def train(parts: list[Any], env: Simulation, course: Callable[[Any], Course]) ->
         sys.exit("\n".join(failed))
 
 
-def learn(args: Args, env: Simulation, course: Course, log: record.Record) -> None:
+def learn(args: Args, env: World, course: Course, log: record.Record) -> None:
     """Look in after each phase, until it is done, stopped or broken."""
     (phases, iterations), deploy = course.plan, course.agent.deploy
     policy = course.agent.policy(explore=False, action_dim=env.action_dim)
@@ -190,7 +202,7 @@ def over_seeds(f: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *args: jax.lax.map(lambda xs: f(*xs), args)
 
 
-def record_of(args: Args, env: Simulation) -> record.Record:
+def record_of(args: Args, env: World) -> record.Record:
     """The record of a new run of `args` in `env`, or of that which they resume."""
     ways = {"track": args.track, "strict": args.when_full == "stop"}
     if args.resume:
@@ -206,7 +218,8 @@ def record_of(args: Args, env: Simulation) -> record.Record:
     algorithm = type(args.agent).__name__.lower()
     if type(cli.agent(algorithm)) is not type(args.agent):  # or nobody could play it
         raise ValueError(f"{type(args.agent).__name__} is not the agent of agents/{algorithm}.py.")
-    physics = type(env.physics).__name__.lower()
+    ours = isinstance(env, Simulation)
+    physics = type(env.physics).__name__.lower() if ours else "gymnasium"
     facts = {"algorithm": algorithm, "env": args.env_name, "config": args, "seeds": seeds}
     facts |= {"physics": physics, "horizon": env.horizon, "control_dt": env.control_dt}
     return record.Record(args.out, args.steps, **ways, **facts)

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from agents.iql import IQL
+from envs import World
 from envs.simulation import Simulation
 from experiments import cli, host, start
 from experiments.host import Course, Plan, Run
@@ -46,14 +47,17 @@ class Args(start.Args):
     agent: Any = IQL()  # --agent NAME
 
 
-def begin(args: Args, env: Simulation, source: Source, key: Key, learner: PyTree = None) -> Run:
-    """A learner that has seen what the data look like, and worlds that nobody acts in."""
+def begin(args: Args, env: World, source: Source, key: Key, learner: PyTree = None) -> Run:
+    """A learner that has seen what the data look like, and worlds, where there may be an artefact
+    of their readings, that nobody acts in."""
     agent_key, worlds_key, act_key, key = jax.random.split(key, 4)
     if learner is None:
         learner = args.agent.observe(start.fresh(args.agent, env, agent_key), every(source))
-    policy = uniform(env.action_dim)
-    worlds = rollout.start(env, policy, (), worlds_key, WORLDS)
-    worlds, _, _ = rollout.collect(env, policy, (), worlds, act_key, min(WORLDS, env.horizon))
+    worlds: Any = ()
+    if isinstance(env, Simulation):
+        policy = uniform(env.action_dim)
+        worlds = rollout.start(env, policy, (), worlds_key, WORLDS)
+        worlds, _, _ = rollout.collect(env, policy, (), worlds, act_key, min(WORLDS, env.horizon))
     return Run(learner, worlds, key, jnp.int32(0))
 
 
@@ -91,7 +95,7 @@ def plan(args: Args) -> Plan:
     return host.split(total, max(-(-args.steps // PHASE), min(args.evals, total)), total)
 
 
-def course(args: Args, env: Simulation, data: Dataset, begins: start.Start) -> Course:
+def course(args: Args, env: World, data: Dataset, begins: start.Start) -> Course:
     """What the host is to train, and what a manifest says of its data."""
     parts = {"train": data}
     if args.held_out:
@@ -127,13 +131,13 @@ def look(within: tuple[float, float], log: record.Record) -> None:
 
 
 def main(args: Args) -> None:
-    env = host.simulated(args)
+    env = host.world(args)
     data = prepared(args, env)
     parts, begins = check(args, env, data), start.start(args, env)
     host.train(parts, env, lambda part: course(part, env, data, begins.of(args, part)))
 
 
-def prepared(args: Any, env: Simulation) -> Dataset:
+def prepared(args: Any, env: World) -> Dataset:
     """The dataset, its rewards as they are learned from; ValueError unless it is of this task."""
     found = npz.read(args.data)
     told = runs.read_manifest(args.out) if args.resume else {}
@@ -148,7 +152,7 @@ def prepared(args: Any, env: Simulation) -> Dataset:
     return found._replace(steps=found.steps | {"reward": rewards.astype(np.float32)})
 
 
-def of_task(path: Path, found: Dataset, name: str, env: Simulation) -> Dataset:
+def of_task(path: Path, found: Dataset, name: str, env: World) -> Dataset:
     """What a task of this name sees of a file's dataset; ValueError unless it was made of it."""
     made = {part: found.facts.get(part) for part in ("task", "env")}
     asked = {"task": name, "env": manifest.plain(env.task)}
@@ -159,7 +163,7 @@ def of_task(path: Path, found: Dataset, name: str, env: Simulation) -> Dataset:
     return dataset.fitted(str(path), found, like, env.action_dim)
 
 
-def check(args: Args, env: Simulation, data: Dataset) -> list[Args]:
+def check(args: Args, env: World, data: Dataset) -> list[Args]:
     """Refuse what makes no sense, before anything is made; seeds in groups that fit in memory."""
     cli.at_least(1, args, "steps", "seeds", "batch_size", "n_step", "eval_episodes")
     cli.at_least(0, args, "evals", "save_s")

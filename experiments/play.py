@@ -18,6 +18,8 @@ import tyro
 
 import envs
 from envs import render
+from envs import World
+from envs.adapters.from_gymnasium import FromGymnasium, from_gymnasium
 from envs.simulation import Simulation
 from envs.task import Task
 from experiments import cli
@@ -43,21 +45,23 @@ class Args:
 def load(
     run: Path, seed: int | None = None, explore: bool = False
 ) -> tuple[Simulation, Policy, Params]:
-    """The environment, evaluation policy and parameters of a run's `seed`, or of its first."""
+    """The simulation, evaluation policy and parameters of a run's `seed`, or of its first."""
     env, policy, params = load_all(run, seed, most=1, explore=explore)
+    if not isinstance(env, Simulation):
+        raise ValueError(f"{run} is of {env.task.id}, of which there is no simulation here.")
     return env, policy, params[0]
 
 
 def load_all(
     run: Path, seed: int | None = None, most: int | None = None, explore: bool = False
-) -> tuple[Simulation, Policy, list[Params]]:
-    """The same, with the parameters of `seed` alone, or of each of a run's first `most` seeds."""
+) -> tuple[World, Policy, list[Params]]:
+    """The same, simulation or not, with the parameters of `seed` alone, or of each of a run's first `most` seeds."""
     found = runs.read_manifest(run)
     try:
         config, seeds, status = (found[name] for name in ("config", "seeds", "status"))
         agent = manifest.made(cli.agent(found["algorithm"]), config["agent"])
-        task = manifest.made(envs.make_task(found["env"]), config["env"])
-        env = envs.simulate(task, config["physics"])
+        task = manifest.made(envs.named(found["env"]), config["env"])
+        env = envs.world(task, config["physics"])
         if config.get("mirror"):
             agent = replace(agent, mirror=env.task.mirror)
     except (KeyError, TypeError) as error:
@@ -116,9 +120,13 @@ def looks(task: Task, meshes: Path | None) -> mujoco.MjModel:
 
 def film(run: Path, seed: int | None, meshes: Path | None = None) -> None:
     """Write run/video.mp4, of `seed` if named, and say so, or why it cannot be."""
-    env, policy, params = load(run, seed)
+    env, policy, params = load_all(run, seed, most=1)
+    path = run / ("video.mp4" if seed is None else f"video-{seed}.mp4")
+    if not isinstance(env, Simulation):
+        film_theirs(path, env, policy, params[0])
+        return
     model = looks(env.task, meshes)
-    found = episode(env, policy, params, jax.random.key(0))
+    found = episode(env, policy, params[0], jax.random.key(0))
     shown = found.poses[: math.ceil(FILM / env.control_dt)]
     channels = env.task.spec.command
     captions = [
@@ -127,7 +135,6 @@ def film(run: Path, seed: int | None, meshes: Path | None = None) -> None:
         )
         for row in found.commands[: len(shown)]
     ]
-    path = run / ("video.mp4" if seed is None else f"video-{seed}.mp4")
     print(
         f"filming  {len(shown) * env.control_dt:.0f} s; it may take a minute (--no-video: none)",
         flush=True,
@@ -138,6 +145,32 @@ def film(run: Path, seed: int | None, meshes: Path | None = None) -> None:
         print(f"video    {path} (return {found.total:.1f})")
     except render.CannotRender as error:
         print(f"no video: {error}")
+
+
+def film_theirs(path: Path, env: FromGymnasium, policy: Policy, params: Params) -> None:
+    """The same of an environment of Gymnasium's, as that draws itself."""
+    dt = env.control_dt if math.isfinite(env.control_dt) else 1 / 25
+    try:
+        theirs = env.task.made(render_mode="rgb_array")
+    except Exception as error:  # of any package
+        print(f"no video: {env.task.id} cannot be drawn ({error})")
+        return
+    print(f"filming  up to {FILM:.0f} s; it may take a minute (--no-video: none)", flush=True)
+    alone = from_gymnasium(lambda: theirs, 1, rescale=env.rescale)
+    worlds = rollout.start(alone, policy, params, jax.random.key(0), 1)
+    step = jax.jit(lambda worlds, key: rollout.collect(alone, policy, params, worlds, key, 1))
+    stride, fps = render.pace(dt)
+    pictures, total = [theirs.render()], 0.0
+    for t in range(1, math.ceil(FILM / dt)):
+        worlds, seen, ends = step(worlds, jax.random.key(t))
+        total += float(seen.reward.sum())
+        if ends.ended.any():  # and begun anew
+            break
+        if not t % stride:
+            pictures.append(theirs.render())
+    alone.close()
+    render.write(path, np.stack(pictures), fps)
+    print(f"video    {path} (return {total:.1f})")
 
 
 def judged(env: Env, policy: Policy, params: Params, episodes: int) -> rollout.Episodes:
@@ -156,7 +189,7 @@ def judge(env: Simulation, policy: Policy, params: Params, episodes: int) -> np.
 
 
 def verdict(
-    env: Simulation, policy: Policy, params: Sequence[Params], episodes: int
+    env: Env, policy: Policy, params: Sequence[Params], episodes: int
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Of S parameters, returns [S, episodes] from those starts, and who had done the task at last.
 
@@ -223,6 +256,8 @@ def main(args: Args) -> None:
         print("seeds    " + ", ".join(f"{s}: {r:.1f}" for s, r in means))
     report(returns, successes)
     if args.viewer:
+        if not isinstance(env, Simulation):
+            raise ValueError(f"--viewer shows worlds of ours; {env.task.id} is Gymnasium's.")
         found = episode(env, policy, params[0], jax.random.key(0))
         marks = [env.task.marks(row) for row in found.commands]
         render.view(looks(env.task, args.meshes), found.poses, env.control_dt, marks)

@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 
 import envs
-from envs.simulation import Simulation
+from envs import World
 from experiments import cli, host
 from rl import manifest, runs
 from rl.checkpoint import Checkpoints, fingerprint, named
+from rl.env import Env
 from rl.train import Trainable
 from rl.types import Key, PyTree
 
@@ -27,9 +28,10 @@ class Args(host.Args):
     reward_shift: float = 0.0  # added to them then
 
 
-def fresh(agent: Any, env: Simulation, key: Key) -> PyTree:
+def fresh(agent: Any, env: Env, key: Key) -> PyTree:
     """A state of an agent that has learned nothing of a task."""
-    obs = jax.tree.map(jnp.zeros_like, env.reset(key).obs)
+    like = jax.eval_shape(env.reset, key).obs
+    obs = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), like)
     return agent.init(key, obs, jnp.zeros(env.action_dim))
 
 
@@ -44,7 +46,7 @@ class Start(NamedTuple):
         return self._replace(learners=cut)
 
 
-def start(args: Args, env: Simulation) -> Start:
+def start(args: Args, env: World) -> Start:
     """What every seed begins with; ValueError where it does not fit."""
     run = args.start_from
     if run is None:
@@ -62,7 +64,7 @@ def start(args: Args, env: Simulation) -> Start:
     return Start((found,), {"start": {"taken": names, "sha256": fingerprint(found)}})
 
 
-def learned(args: Args, run: Path, env: Simulation) -> PyTree:
+def learned(args: Args, run: Path, env: World) -> PyTree:
     """The learners of a run's newest checkpoint, of the seeds of `args`: leaves [seeds, ...]."""
     facts = runs.read_manifest(run)
     config, seeds = facts["config"], facts["seeds"]
@@ -70,8 +72,8 @@ def learned(args: Args, run: Path, env: Simulation) -> PyTree:
     asked = range(args.seed, args.seed + args.seeds)
     if missing := [seed for seed in asked if seed not in seeds]:
         raise ValueError(f"{run} has no seed {missing[0]}; it has {seeds}: --seed and --seeds.")
-    task = manifest.made(envs.make_task(facts["env"]), config["env"])
-    their_env = envs.simulate(task, "native")
+    task = manifest.made(envs.named(facts["env"]), config["env"])
+    their_env = envs.world(task, "native")
     cli.same_actions(str(run), their_env, env)
     for name in ("reward_scale", "reward_shift"):
         then, now = config.get(name, getattr(args, name)), getattr(args, name)

@@ -7,8 +7,10 @@ honours a ticket once: a step repeated, left out or made from an old state is an
 import secrets
 import threading
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import gymnasium
@@ -32,18 +34,23 @@ class Ticket(NamedTuple):
 
 def from_gymnasium(
     factory: Callable[[], gymnasium.Env],
-    num_envs: int,
+    num_envs: int | None,
     *,
     horizon: int | None = None,
     control_dt: float | None = None,
     rescale: bool = True,
+    tells: Mapping[str, str] = MappingProxyType({}),
+    task: Any = None,
 ) -> "FromGymnasium":
-    """Exactly `num_envs` worlds made by `factory`, with Box actions and Box or Dict observations.
+    """Exactly `num_envs` worlds made by `factory`, with Box actions and Box or Dict observations;
+    None: as many as each reset asks for.
 
     `horizon` (steps) and `control_dt` (s) default to what the environment says of itself.
     Actions in [-1, 1] are clipped and rescaled to its range, or passed on if not `rescale`.
+    `tells` are metrics by the names of a step's info, 0 where it has no such number; `task` is what
+    the worlds are of, for a record.
     """
-    if num_envs < 1 or not callable(factory):
+    if (num_envs is not None and num_envs < 1) or not callable(factory):
         raise ValueError(f"Needed: a factory and num_envs >= 1; given: {factory!r}, {num_envs}.")
     host = Host(factory, num_envs)
     env, box = host.envs[0], host.envs[0].action_space
@@ -56,7 +63,8 @@ def from_gymnasium(
     if horizon is None or horizon < 1:
         raise ValueError(f"An episode of {horizon} steps is none: pass horizon= of at least 1.")
     control_dt = _control_dt(env) if control_dt is None else control_dt
-    return FromGymnasium(host, horizon, control_dt, rescale, box.low.ravel(), box.high.ravel())
+    low, high = box.low.ravel(), box.high.ravel()
+    return FromGymnasium(host, horizon, control_dt, rescale, low, high, tells, task)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +82,8 @@ class FromGymnasium:
     rescale: bool
     low: np.ndarray  # [A]
     high: np.ndarray  # [A]
+    tells: Mapping[str, str]
+    task: Any
     restarts: ClassVar[Restarts] = "all"  # which come in the order reset gave them
 
     @property
@@ -103,9 +113,10 @@ class FromGymnasium:
         if self.rescale:
             action = rescale(action, jnp.asarray(self.low), jnp.asarray(self.high))
         flag = jax.ShapeDtypeStruct((), jnp.bool)
-        shapes = (*self._begun(), jax.ShapeDtypeStruct((), jnp.float32), flag, flag, flag)
-        ticket, obs, reward, terminated, truncated, lost = self._call(
-            self.host.step, shapes, state.sim, state.done, action
+        number = jax.ShapeDtypeStruct((), jnp.float32)
+        shapes = (*self._begun(), number, flag, flag, flag, dict.fromkeys(self.tells, number))
+        ticket, obs, reward, terminated, truncated, lost, told = self._call(
+            partial(self.host.step, self.tells), shapes, state.sim, state.done, action
         )
         t = state.t + ~state.done
         return State(
@@ -115,13 +126,13 @@ class FromGymnasium:
             reward=reward,
             terminated=terminated | state.terminated,
             truncated=truncated | state.truncated | lost | (t >= self.horizon),
-            metrics={},
+            metrics=told,
             t=t,
             key=state.key,
         )
 
     def close(self) -> None:
-        for env in self.host.envs:
+        for env in self.host.made:
             env.close()
 
     def _begun(self) -> tuple[Ticket, Obs]:
@@ -133,24 +144,29 @@ class FromGymnasium:
 
     def _first(self, ticket: Ticket, obs: Obs, context: PyTree, key: Key) -> State:
         no = jnp.bool(False)
-        return State(ticket, context, obs, jnp.float32(0), no, no, {}, jnp.int32(0), key)
+        told = dict.fromkeys(self.tells, jnp.float32(0))
+        return State(ticket, context, obs, jnp.float32(0), no, no, told, jnp.int32(0), key)
 
 
 class Host:
     """The worlds themselves.  Its methods take all of them at once, and see numpy only."""
 
-    def __init__(self, factory: Callable[[], gymnasium.Env], num_envs: int) -> None:
-        self.envs = [factory() for _ in range(num_envs)]
+    def __init__(self, factory: Callable[[], gymnasium.Env], num_envs: int | None) -> None:
+        self.made = [factory() for _ in range(num_envs or 1)]
+        self.more = None if num_envs else factory  # where each reset may ask for another number
+        self.envs = self.made
         self.shapes = _shapes(self.envs[0].observation_space)
         self.id = np.uint32(secrets.randbits(32))
-        self.clock = np.zeros(num_envs, np.int32)
-        self.obs: list[Any] = [_blank(self.shapes)] * num_envs  # the last of each
+        self.clock = np.zeros(len(self.envs), np.int32)
+        self.obs: list[Any] = [_blank(self.shapes)] * len(self.envs)  # the last of each
         self._lock = threading.Lock()
 
     def reset(self, seed: Any) -> Any:
         seed = np.asarray(seed)
-        self._count(seed.shape)
         with self._lock:
+            if self.more and seed.ndim == 1:
+                self._have(len(seed), self.more)
+            self._count(seed.shape)
             self._begin(range(len(self.envs)), seed)
             return self._tickets(), self._seen()
 
@@ -161,10 +177,11 @@ class Host:
             self._begin(np.flatnonzero(done), np.asarray(seed))
             return self._tickets(), self._seen()
 
-    def step(self, ticket: Any, done: Any, action: Any) -> Any:
+    def step(self, tells: Mapping[str, str], ticket: Any, done: Any, action: Any) -> Any:
         ticket, done, action = Ticket(*map(np.asarray, ticket)), np.asarray(done), np.array(action)
         worlds, box = len(self.envs), self.envs[0].action_space
         reward, ended = np.zeros(worlds, np.float32), np.zeros((2, worlds), bool)
+        told = {name: np.zeros(worlds, np.float32) for name in tells}
         with self._lock:
             lost = self._lost(ticket)
             if lost.any():
@@ -175,8 +192,17 @@ class Host:
             for i in np.flatnonzero(~done & ~lost):
                 self.clock[i] += 1  # first, so that a step that raises is not made again
                 act = action[i].reshape(box.shape).astype(box.dtype)
-                self.obs[i], reward[i], ended[0, i], ended[1, i], _ = self.envs[i].step(act)
-            return self._tickets(), self._seen(), reward, *ended, lost
+                self.obs[i], reward[i], ended[0, i], ended[1, i], info = self.envs[i].step(act)
+                for name, theirs in tells.items():
+                    told[name][i] = info.get(theirs, 0)
+            return self._tickets(), self._seen(), reward, *ended, lost, told
+
+    def _have(self, count: int, more: Callable[[], gymnasium.Env]) -> None:
+        """So many worlds, whose earlier states are stale."""
+        self.made += [more() for _ in range(count - len(self.made))]
+        self.envs = self.made[:count]
+        self.clock = np.full(count, self.clock.max(), np.int32)
+        self.obs = [_blank(self.shapes)] * count
 
     def _begin(self, slots: Iterable[int], seed: np.ndarray) -> None:
         for i in slots:

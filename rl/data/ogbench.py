@@ -26,8 +26,22 @@ def read(
     limits: Limits = (-1, 1),
 ) -> Dataset:
     """The dataset in a file; `goal`, `at` and `tolerance` belong together."""
-    where = str(path)
     arrays = archive.read(path, "OGBench", WANTED, OTHERS)
+    facts: dict[str, Any] = {"format": "ogbench", "files": canonical.hashed(path.parent, [path])}
+    facts["left_out"] = [name for name in OTHERS if name in arrays]
+    return made(str(path), arrays, facts, goal, at, tolerance, limits)
+
+
+def made(
+    where: str,
+    arrays: dict[str, np.ndarray],
+    facts: dict[str, Any],
+    goal: tuple[float, ...] | None = None,
+    at: slice | None = None,
+    tolerance: float | None = None,
+    limits: Limits = (-1, 1),
+) -> Dataset:
+    """The dataset of such arrays."""
     count = len(arrays["observations"])
     over = canonical.flag(where, "terminals", arrays["terminals"], count)
     if not count or not over[-1]:
@@ -36,8 +50,6 @@ def read(
         "obs": canonical.matrix(where, "observations", arrays["observations"], count),
         "action": canonical.matrix(where, "actions", arrays["actions"], count),
     }
-    facts: dict[str, Any] = {"format": "ogbench", "files": canonical.hashed(path.parent, [path])}
-    facts["left_out"] = [name for name in OTHERS if name in arrays]
     given = [x is not None for x in (goal, at, tolerance)]
     if any(given):
         if not all(given):

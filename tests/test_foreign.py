@@ -1,0 +1,178 @@
+"""Environments that Gymnasium knows by an id: judged in, learned of from data, and no more."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import envs
+from envs.adapters.foreign import Foreign
+from experiments import cli, offline, play, sac
+from rl import policy, rollout, runs
+from rl.data import dataset, npz
+
+NAME = "test_foreign:Slope-v0"
+
+
+class Slope(gymnasium.Env):
+    """A ball that stays where it is put, if what is done is against the slope; numpy's own chance
+    says where it begins."""
+
+    action_space = spaces.Box(-2.0, 2.0, (1,), np.float32)
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.x = np.array([self.np_random.normal(), np.random.normal()], np.float32)
+        return self.x.copy(), {}
+
+    def step(self, action: Any) -> Any:
+        self.x[0] += 0.1 * (self.x[1] + action[0])
+        near = abs(self.x[0]) < 0.1
+        return self.x.copy(), -abs(float(self.x[0])), bool(abs(self.x[0]) > 3), False, {
+            "is_success": near
+        }  # fmt: skip
+
+    def render(self) -> Any:
+        shade = int(np.clip(100 + 50 * self.x[0], 0, 255))
+        return np.full((32, 48, 3), shade, np.uint8)
+
+
+gymnasium.register("Slope-v0", "test_foreign:Slope", max_episode_steps=30)
+
+
+def best(obs: np.ndarray) -> np.ndarray:
+    """In [-1, 1]."""
+    return np.clip((-5 * obs[..., :1] - obs[..., 1:]) / 2, -1, 1)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Episodes of someone who nearly knows how."""
+    env, rng = gymnasium.make(NAME), np.random.default_rng(0)
+    rows: list[Any] = []
+    for seed in range(60):
+        np.random.seed(seed)
+        obs, over = env.reset(seed=seed)[0], False
+        while not over:
+            action = np.clip(best(obs) + rng.normal(0, 0.1, 1), -1, 1).astype(np.float32)
+            after, reward, ended, cut, _ = env.step(2 * action)
+            over = ended or cut
+            rows.append((obs, action, reward, ended, cut, after))
+            obs = after
+    names = "obs", "action", "reward", "terminated", "truncated", "next_obs"
+    steps = {n: np.array(x) for n, x in zip(names, zip(*rows, strict=True), strict=True)}
+    ends = np.flatnonzero(steps["terminated"] | steps["truncated"])
+    steps["reward"] = steps["reward"].astype(np.float32)
+    path = tmp_path_factory.mktemp("data") / "slope.npz"
+    npz.write(path, dataset.compact(steps, {"length": np.diff(ends, prepend=-1)}, {}, "it"))
+    return path
+
+
+def trained(data: Path, out: Path, *words: str) -> Path:
+    small = ["--agent", "bc", "--agent.hidden", "32", "--batch-size", "64", "--threads", "1"]
+    told = ["--eval-episodes", "4", "--evals", "2", "--data", str(data), "--out", str(out)]
+    offline.main(cli.parse(offline.Args, ["--env", NAME, *small, *told, *words]))
+    return out
+
+
+def test_judged_from_the_same_starts_whatever_came_between() -> None:
+    world = Foreign(NAME).world()
+    act = policy.memoryless(lambda params, obs, key: (-obs[..., :1], ()))
+
+    def judged(count: int) -> rollout.Episodes:
+        return jax.jit(lambda: play.judged(world, act, (), count))()
+
+    first, other, again = judged(5), judged(3), judged(5)
+    assert len(set(first.returns.tolist())) == 5
+    assert first.final["success"].shape == (5,)
+    assert other.returns.shape == (3,)
+    np.testing.assert_array_equal(first.returns, again.returns)
+
+
+def test_other_worlds_make_states_stale() -> None:
+    world = Foreign(NAME).world()
+    reset = jax.vmap(world.reset)
+    state = reset(jax.random.split(jax.random.key(0), 4))
+    reset(jax.random.split(jax.random.key(1), 6))
+    reset(jax.random.split(jax.random.key(2), 4))
+    with pytest.raises(Exception, match="stepped twice or out of order"):
+        jax.block_until_ready(jax.vmap(world.step)(state, np.zeros((4, 1), np.float32)))
+
+
+def test_learned_of_from_data_judged_and_filmed(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = trained(data, tmp_path / "run", "--steps", "1500", "--seeds", "2")
+    found = runs.read_manifest(run)
+    assert (found["env"], found["physics"], found["horizon"]) == (NAME, "gymnasium", 30)
+    assert np.mean(found["eval_returns"]) > -8  # who does nothing has -20
+    assert np.mean(found["eval_successes"]) > 0.7
+    assert (run / "video.mp4").stat().st_size > 0
+    assert not [*run.glob("artefact*")]
+    capsys.readouterr()
+    play.main(play.Args(run, episodes=4, video=False))
+    told = capsys.readouterr().out
+    returns = np.mean(found["eval_returns"])
+    assert f"eval_return: {returns:.1f}" in told
+    assert "eval_success" in told
+
+
+def test_a_run_goes_on(data: Path, tmp_path: Path) -> None:
+    words = "--steps", "3000", "--no-video", "--save-s", "0"
+    whole = runs.read_manifest(trained(data, tmp_path / "whole", *words))
+    run = trained(data, tmp_path / "cut", *words)
+    kept = sorted((run / "checkpoints").iterdir(), key=lambda path: int(path.name))
+    offline.main(cli.parse(offline.Args, ["--resume", str(kept[0])]))
+    again = runs.read_manifest(run)
+    assert int(kept[0].name) < 3000
+    assert whole["parameters_sha256"] == again["parameters_sha256"]
+    assert whole["eval_returns"] == again["eval_returns"]
+
+
+@pytest.mark.parametrize(
+    ("name", "match"),
+    [
+        ("test_foreign:Slop-v0", "Gymnasium has no test_foreign:Slop-v0"),
+        ("no_such_package:Slope-v0", "install the package"),
+        ("gymnasium:CartPole-v1", "Box actions"),
+    ],
+)
+def test_refused(data: Path, tmp_path: Path, name: str, match: str) -> None:
+    args = ["--env", name, "--data", str(data), "--out", str(tmp_path / "run")]
+    with pytest.raises(ValueError, match=match):
+        offline.main(cli.parse(offline.Args, args))
+    assert not (tmp_path / "run").exists()
+
+
+def test_nothing_learns_there(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="Nothing learns in test_foreign:Slope-v0"):
+        sac.main(cli.parse(sac.Args, ["--env", NAME, "--out", str(tmp_path / "sac")]))
+
+
+def test_data_of_other_sizes_are_refused(data: Path, tmp_path: Path) -> None:
+    args = ["--env", "gymnasium:Pendulum-v1", "--data", str(data), "--out", str(tmp_path / "run")]
+    with pytest.raises(ValueError, match="of another task"):
+        offline.main(cli.parse(offline.Args, args))
+
+
+def test_who_asks_for_a_simulation_has_none(data: Path, tmp_path: Path) -> None:
+    run = trained(data, tmp_path / "run", "--steps", "200", "--no-video")
+    with pytest.raises(ValueError, match="no simulation here"):
+        play.load(run)
+    with pytest.raises(ValueError, match="--viewer shows worlds of ours"):
+        play.main(play.Args(run, episodes=2, viewer=True))
+
+
+def test_ours_are_named_as_ever() -> None:
+    assert isinstance(envs.named("Hopper-v5"), type(envs.make_task("Hopper-v5")))
+    with pytest.raises(ValueError, match="Unknown environment"):
+        envs.named("Hoper-v5")
