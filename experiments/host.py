@@ -86,7 +86,7 @@ def simulated(args: Args) -> Simulation:
     found = world(args)
     if not isinstance(found, Simulation):
         raise ValueError(
-            f"Nothing learns in {args.env_name} here: experiments.offline learns from its data, and "
+            f"Nothing learns in {args.env_name} here: experiments.offline learns from its data and "
             f"judges in it. Worlds of ours are {', '.join(envs.names())}."
         )
     return found

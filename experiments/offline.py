@@ -3,7 +3,7 @@
 python -m experiments.offline --agent iql --env HalfCheetah-v5 --data data/half-cheetah-medium.npz
 
 Steps are those of the critics.  The environment serves to judge the policy, and to write what a
-robot needs of it.
+robot needs of it.  `--env module:Name-v0` is one that Gymnasium knows by that id.
 """
 
 from dataclasses import dataclass
@@ -29,6 +29,7 @@ from rl.policy import uniform
 from rl.types import Key, Metrics, PyTree, Transition
 
 PHASE = 1_000  # updates between two looks of the host, about
+LOOKS = 10  # at least, of which a verdict is
 Seen = dict[str, Transition]  # some of the data, of those learned from and those held out
 WORLDS = 16  # of which the golden vectors of an artefact are
 
@@ -90,9 +91,10 @@ def phase(args: Args, run: Run, source: Source, seen: Seen) -> tuple[Run, Metric
 
 
 def plan(args: Args) -> Plan:
-    """Phases short enough for so many evaluations."""
+    """Phases short enough for so many evaluations, and for a verdict."""
     total = -(-args.steps // args.agent.delay)
-    return host.split(total, max(-(-args.steps // PHASE), min(args.evals, total)), total)
+    most = max(args.evals, LOOKS)
+    return host.split(total, max(-(-args.steps // PHASE), min(most, total)), total)
 
 
 def course(args: Args, env: World, data: Dataset, begins: start.Start) -> Course:

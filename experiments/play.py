@@ -17,8 +17,7 @@ import numpy as np
 import tyro
 
 import envs
-from envs import render
-from envs import World
+from envs import World, render
 from envs.adapters.from_gymnasium import FromGymnasium, from_gymnasium
 from envs.simulation import Simulation
 from envs.task import Task
@@ -55,7 +54,8 @@ def load(
 def load_all(
     run: Path, seed: int | None = None, most: int | None = None, explore: bool = False
 ) -> tuple[World, Policy, list[Params]]:
-    """The same, simulation or not, with the parameters of `seed` alone, or of each of a run's first `most` seeds."""
+    """The same, be it a simulation or not, with the parameters of `seed` alone, or of each of a
+    run's first `most` seeds."""
     found = runs.read_manifest(run)
     try:
         config, seeds, status = (found[name] for name in ("config", "seeds", "status"))
@@ -174,8 +174,12 @@ def film_theirs(path: Path, env: FromGymnasium, policy: Policy, params: Params) 
 
 
 def judged(env: Env, policy: Policy, params: Params, episodes: int) -> rollout.Episodes:
-    """Episodes [episodes] from the starts that every policy is judged on."""
-    return rollout.evaluate(env, policy, params, jax.random.key(EVAL_SEED), episodes)
+    """Episodes [episodes] from the starts that every policy is judged on.
+
+    Made anew for each, and not once for all seeds: a world of Gymnasium's serves one.
+    """
+    key, params = jax.lax.optimization_barrier((jax.random.key(EVAL_SEED), params))
+    return rollout.evaluate(env, policy, params, key, episodes)
 
 
 def outcomes(episodes: rollout.Episodes) -> tuple[Any, Any, Any]:

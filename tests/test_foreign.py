@@ -108,17 +108,21 @@ def test_other_worlds_make_states_stale() -> None:
         jax.block_until_ready(jax.vmap(world.step)(state, np.zeros((4, 1), np.float32)))
 
 
+@pytest.fixture(scope="module")
+def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "run"
+    return trained(data, out, "--steps", "1500", "--seeds", "2")
+
+
 def test_learned_of_from_data_judged_and_filmed(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = trained(data, tmp_path / "run", "--steps", "1500", "--seeds", "2")
     found = runs.read_manifest(run)
     assert (found["env"], found["physics"], found["horizon"]) == (NAME, "gymnasium", 30)
     assert np.mean(found["eval_returns"]) > -8  # who does nothing has -20
     assert np.mean(found["eval_successes"]) > 0.7
     assert (run / "video.mp4").stat().st_size > 0
     assert not [*run.glob("artefact*")]
-    capsys.readouterr()
     play.main(play.Args(run, episodes=4, video=False))
     told = capsys.readouterr().out
     returns = np.mean(found["eval_returns"])
@@ -126,14 +130,18 @@ def test_learned_of_from_data_judged_and_filmed(
     assert "eval_success" in told
 
 
-def test_a_run_goes_on(data: Path, tmp_path: Path) -> None:
-    words = "--steps", "3000", "--no-video", "--save-s", "0"
-    whole = runs.read_manifest(trained(data, tmp_path / "whole", *words))
-    run = trained(data, tmp_path / "cut", *words)
-    kept = sorted((run / "checkpoints").iterdir(), key=lambda path: int(path.name))
-    offline.main(cli.parse(offline.Args, ["--resume", str(kept[0])]))
+def test_a_run_goes_on(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = ["--env", NAME, "--agent", "bc", "--agent.hidden", "32", "--steps", "600", "--no-video",
+             "--save-s", "0", "--evals", "2", "--eval-episodes", "4", "--data", str(data),
+             "--out", str(tmp_path / "run")]  # fmt: skip
+    monkeypatch.setattr("sys.argv", ["offline.py", *given])
+    offline.main(cli.parse(offline.Args, given))
+    run = tmp_path / "run"
+    whole, steps = runs.read_manifest(run), [int(x.name) for x in run.glob("checkpoints/*")]
+    (run / "policy-0.safetensors").unlink()
+    offline.main(cli.parse(offline.Args, ["--resume", str(run / "checkpoints" / str(min(steps)))]))
     again = runs.read_manifest(run)
-    assert int(kept[0].name) < 3000
+    assert min(steps) < 600
     assert whole["parameters_sha256"] == again["parameters_sha256"]
     assert whole["eval_returns"] == again["eval_returns"]
 
@@ -164,8 +172,7 @@ def test_data_of_other_sizes_are_refused(data: Path, tmp_path: Path) -> None:
         offline.main(cli.parse(offline.Args, args))
 
 
-def test_who_asks_for_a_simulation_has_none(data: Path, tmp_path: Path) -> None:
-    run = trained(data, tmp_path / "run", "--steps", "200", "--no-video")
+def test_who_asks_for_a_simulation_has_none(run: Path) -> None:
     with pytest.raises(ValueError, match="no simulation here"):
         play.load(run)
     with pytest.raises(ValueError, match="--viewer shows worlds of ours"):

@@ -67,7 +67,7 @@ def test_a_policy_balances_that_saw_a_clumsy_one(data: Path, tmp_path: Path, age
     row = runs.read_metrics(run)[-1]
     assert row["updates"] == 2000
     assert 0 < row["held_distance"] < 1
-    assert found["verdict"][0]["word"] != "unknown" or len(runs.read_metrics(run)) < 3
+    assert found["verdict"][0]["word"] != "unknown"
     assert ("held_q_policy" in row) == (agent != "bc")
     env, policy, params = play.load(run)
     assert np.isfinite(play.judge(env, policy, params, 2)).all()
@@ -100,8 +100,8 @@ def test_it_goes_on_where_it_was_stopped_to_the_last_bit(
         name = f"policy-{seed}.safetensors"
         assert (cut / name).read_bytes() == (whole / name).read_bytes()
     steps = [[row["step"] for row in runs.read_metrics(run)] for run in (cut, whole)]
-    assert steps[0] == steps[1] == [1000, 2000, 3000]
-    args = cli.parse(offline.Args, ["--resume", str(cut / "checkpoints" / "1000")])
+    assert steps[0] == steps[1] == [*range(300, 3001, 300)]
+    args = cli.parse(offline.Args, ["--resume", str(cut / "checkpoints" / "300")])
     npz.write(tmp_path / "other.npz", npz.read(data).chosen(np.arange(5)))
     with pytest.raises(ValueError, match="was begun with other data"):
         offline.main(replace(args, data=tmp_path / "other.npz"))

@@ -47,5 +47,5 @@ class Foreign:
         probe.reset(seed=0)
         info = probe.step(np.zeros_like(probe.action_space.sample()))[-1]
         probe.close()
-        tells = {"success": name for name in SUCCESS if name in info}
+        tells = dict(zip(["success"], [name for name in SUCCESS if name in info], strict=False))
         return from_gymnasium(self.made, None, tells=tells, task=self)
