@@ -59,12 +59,12 @@ def critic_steps(run: Path) -> list[int]:
 def test_it_learns_to_balance_and_leaves_a_record(
     experiment: Any, total: int, words: list[str], tmp_path: Path
 ) -> None:
-    more = [*FAST, "--steps", str(total), "--seeds", "3", *words]
+    more = [*FAST, "--steps", str(total), "--seeds", "2", *words]
     run = trained(experiment, tmp_path / "run", *more)
     manifest = json.loads((run / "manifest.json").read_text())
     assert manifest["status"] == "done"
     returns = np.mean(manifest["eval_returns"], axis=1)
-    assert np.median(returns) > 300  # of 1,000; untrained: about 6
+    assert np.mean(returns) > 300  # of 1,000; untrained: about 6
     steps = [row["step"] for row in runs.read_metrics(run)]
     assert steps == sorted(set(steps))
     assert steps[-1] >= total
@@ -76,7 +76,7 @@ def test_it_learns_to_balance_and_leaves_a_record(
     assert critic_steps(run)[0] == (steps[-1] - 400) / 2
     evals = runs.read_rows(run / "evals.jsonl")
     assert len(evals) == 4
-    assert np.shape(evals[0]["returns"]) == (3, 4)
+    assert np.shape(evals[0]["returns"]) == (2, 4)
     assert np.allclose(np.mean(evals[0]["returns"], 1), evals[0]["eval_return"])
     env, policy, params = play.load(run, 1)
     assert np.isfinite(play.judge(env, policy, params, 2)).all()

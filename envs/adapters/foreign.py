@@ -1,5 +1,6 @@
 """Tasks of others, by the id that Gymnasium has for their environments: `module:Name-v0`."""
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +14,22 @@ COLON = ":"  # in the names of these, and in no other's
 
 
 class Seeded(gymnasium.Wrapper):
-    """Seeds the other generators that environments draw of: numpy's own, and the actions'."""
+    """Seeds the other generators that environments draw of: numpy's own, and the actions'.
+
+    Its spaces are made once: some environments make one, and warn, each time they are asked.
+    """
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        self.action_space, self.observation_space = env.action_space, env.observation_space
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         if seed is not None:
             np.random.seed(seed)
             self.action_space.seed(seed)
-        return super().reset(seed=seed, options=options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of its own making
+            return super().reset(seed=seed, options=options)
 
 
 @dataclass(frozen=True)
@@ -31,7 +41,9 @@ class Foreign:
     def made(self, **options: Any) -> gymnasium.Env:
         """The environment; ValueError where there is none."""
         try:
-            return Seeded(gymnasium.make(self.id, disable_env_checker=True, **options))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # likewise
+                return Seeded(gymnasium.make(self.id, disable_env_checker=True, **options))
         except ImportError as error:
             module = self.id.partition(COLON)[0]
             raise ValueError(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium
 import jax
@@ -84,7 +84,10 @@ class FromGymnasium:
     high: np.ndarray  # [A]
     tells: Mapping[str, str]
     task: Any
-    restarts: ClassVar[Restarts] = "all"  # which come in the order reset gave them
+
+    @property
+    def restarts(self) -> Restarts:
+        return "all"  # which come in the order reset gave them
 
     @property
     def action_dim(self) -> int:
@@ -144,7 +147,7 @@ class FromGymnasium:
 
     def _first(self, ticket: Ticket, obs: Obs, context: PyTree, key: Key) -> State:
         no = jnp.bool(False)
-        told = dict.fromkeys(self.tells, jnp.float32(0))
+        told = {name: jnp.float32(0) for name in self.tells}
         return State(ticket, context, obs, jnp.float32(0), no, no, told, jnp.int32(0), key)
 
 
