@@ -32,6 +32,7 @@ class Args:
     replay_steps: int = 8_000  # of SAC and TD3, the first 1,000 of them random
     checkouts: Path = ROOT / ".peers"  # with JAX-CORL and unifloral as they were cloned
     updates: int = 2_000  # of offline agents, in each of five repeats
+    learners: int = 1  # of each offline agent, side by side
     results: Path = ROOT / "benchmarks" / "results"
 
 

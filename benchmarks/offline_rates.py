@@ -14,12 +14,14 @@ def offline(args: Args) -> list[Measurement]:
     """An update on the same arrays, compile left out; matrix products alone; and memory."""
     theirs, one = Python(args.peers, NEEDS, "--peers"), Python(sys.executable, OURS)
 
+    common = "--updates", args.updates, "--seeds", args.learners
+
     def ours(agent: str, seed: int) -> Run:
-        given = "--updates", args.updates, "--seed", seed
+        given = *common, "--seed", seed
         return one.run("-m", "benchmarks.learning", agent, *given, timeout=LONG)
 
     def peer(script: str, name: str, agent: str, seed: int) -> Run:
-        given = "--updates", args.updates, "--seed", seed, "--checkout", args.checkouts / name
+        given = *common, "--seed", seed, "--checkout", args.checkouts / name
         return theirs.run(PEERS / script, agent, *given, timeout=LONG)
 
     found = []
@@ -30,7 +32,8 @@ def offline(args: Args) -> list[Measurement]:
             run, mine = (functools.partial(f, *x) for f, x in (
                 (peer, (script, name, agent)), (ours, (agent.replace("_", ""),)),
             ))  # fmt: skip
-            what = f"offline/{agent.replace('_', '')}/vs-{name}"
+            seeds = f"/{args.learners}-seeds" * (args.learners > 1)
+            what = f"offline/{agent.replace('_', '')}{seeds}/vs-{name}"
             found.append(Measurement(what, "updates/s", mine, run, theirs))
     return [*found, *(fraction(one, agent, args) for agent in ("iql", "td3bc", "cql"))]
 

@@ -105,7 +105,7 @@ class Pace(NamedTuple):
     updates: int  # in an iteration
 
 
-def pace(args: Args) -> Pace:
+def pace(args: Any) -> Pace:
     """As little in an iteration as lets the actor learn a whole time."""
     steps = args.agent.delay // math.gcd(args.agent.delay, args.updates_per_step)
     return Pace(steps, steps * args.updates_per_step // args.agent.delay)
@@ -124,7 +124,7 @@ def phase(args: Args, env: Env, demos: prior.Demos, run: Run) -> tuple[Run, Metr
     return run, metrics | {"updates": updates} | ends.means()
 
 
-def plan(args: Args) -> Plan:
+def plan(args: Any) -> Plan:
     """Phases short enough for so many evaluations."""
     total = -(-max(args.steps - args.learning_starts, 1) // (args.num_envs * pace(args).steps))
     phases = max(-(-total * pace(args).steps // PHASE), min(args.evals, total))

@@ -22,8 +22,8 @@ import jax.numpy as jnp
 from agents.sac import SAC
 from envs.simulation import Simulation
 from experiments import cli, host, offline, start
-from experiments.host import Course, Plan
-from experiments.off_policy import Pace
+from experiments.host import Course
+from experiments.off_policy import pace, plan
 from rl import buffer, memory, rollout
 from rl.data import npz, sampling
 from rl.data.dataset import Dataset
@@ -31,7 +31,6 @@ from rl.data.sampling import Sampler, Source, Uniform
 from rl.policy import Policy, uniform
 from rl.types import Array, Key, Metrics, PyTree, Transition
 
-PHASE = 1_000  # vector steps between two looks of the host, about
 UNKNOWN = -1e9  # return of an episode that is not over, which no belief is below
 
 
@@ -150,25 +149,12 @@ def calibrated(args: Args) -> bool:
     return getattr(args.agent, "calibrated", False)
 
 
-def pace(args: Args) -> Pace:
-    """As little in an iteration as lets the actor learn a whole time."""
-    steps = args.agent.delay // math.gcd(args.agent.delay, args.updates_per_step)
-    return Pace(steps, steps * args.updates_per_step // args.agent.delay)
-
-
 def phase(args: Args, env: Simulation, run: Run, data: Sources) -> tuple[Run, Metrics]:
     """As many iterations as the host leaves alone."""
     step = lambda run, _: iterate(args, env, run, data)  # noqa: E731
     run, (metrics, ends) = jax.lax.scan(step, run, length=plan(args).iterations)
     updates = run.iteration * pace(args).updates * args.agent.delay  # of the critics, so far
     return run, jax.tree.map(jnp.mean, metrics) | {"updates": updates} | ends.means()
-
-
-def plan(args: Args) -> Plan:
-    """Phases short enough for so many evaluations."""
-    total = -(-max(args.steps - args.learning_starts, 1) // (args.num_envs * pace(args).steps))
-    phases = max(-(-total * pace(args).steps // PHASE), min(args.evals, total))
-    return host.split(total, phases, total)
 
 
 def first_rows(args: Args) -> int:

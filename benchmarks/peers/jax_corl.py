@@ -23,6 +23,7 @@ parser.add_argument("algorithm", choices=CLASS)
 parser.add_argument("--checkout", type=Path, required=True)
 parser.add_argument("--updates", type=int, default=2_000)
 parser.add_argument("--seed", type=int, default=0)
+parser.add_argument("--seeds", type=int, default=1)
 given = parser.parse_args()
 
 sys.argv = sys.argv[:1]  # its files read the command line when they are imported
@@ -53,7 +54,12 @@ key = jax.random.PRNGKey(given.seed)
 make = getattr(theirs, f"create_{given.algorithm}_train_state")
 state = make(key, one.observations, one.actions, config)
 learn = getattr(theirs, CLASS[given.algorithm])().update_n_times
-update = jax.jit(learn, static_argnums=(3,))
+update, some = jax.jit(learn, static_argnums=(3,)), jax.random.split
+if given.seeds > 1:  # all begin alike, and learn from other batches
+    many = jax.vmap(lambda *xs: learn(*xs, config), (0, None, 0))
+    update = jax.jit(lambda state, data, key, _: many(state, data, key))
+    state = jax.tree_util.tree_map(lambda x: jnp.stack([x] * given.seeds), state)
+    key, some = jax.random.split(key, given.seeds), jax.vmap(jax.random.split, out_axes=1)
 each = config.n_jitted_updates
 begun = time.perf_counter()
 state, _ = update(state, data, key, config)
@@ -62,8 +68,8 @@ compile_s, rates = time.perf_counter() - begun, []
 for _ in range(REPEATS):
     rounds, begun = max(given.updates // each, 1), time.perf_counter()
     for _ in range(rounds):
-        key, now = jax.random.split(key)
+        key, now = some(key)
         state, _ = update(state, data, now, config)
     jax.block_until_ready(state)
-    rates.append(rounds * each / (time.perf_counter() - begun))
+    rates.append(given.seeds * rounds * each / (time.perf_counter() - begun))
 print(json.dumps({"value": statistics.median(rates), "rates": rates, "compile_s": compile_s}))

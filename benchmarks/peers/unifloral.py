@@ -24,6 +24,7 @@ parser.add_argument("algorithm", choices=("iql", "td3_bc"))
 parser.add_argument("--checkout", type=Path, required=True)
 parser.add_argument("--updates", type=int, default=2_000)
 parser.add_argument("--seed", type=int, default=0)
+parser.add_argument("--seeds", type=int, default=1)
 given = parser.parse_args()
 
 sys.argv = sys.argv[:1]  # its files read the command line when they are imported
@@ -72,14 +73,19 @@ else:
         dual_q=made(keys[1], critic, obs, action), dual_q_target=made(keys[1], critic, obs, action),
     )  # fmt: skip
     step = theirs.make_train_step(args, actor.apply, critic.apply, data)
-run = jax.jit(lambda carry: jax.lax.scan(step, carry, None, given.updates))
+run = lambda carry: jax.lax.scan(step, carry, None, given.updates)  # noqa: E731
 each = getattr(args, "num_critic_updates_per_step", 1)  # updates of the critics in a step
-carry, begun = (keys[3], state), time.perf_counter()
+carry = keys[3], state
+if given.seeds > 1:  # all begin alike, and learn from other batches
+    alike = lambda x: jnp.stack([x] * given.seeds)  # noqa: E731
+    carry = jax.random.split(keys[3], given.seeds), jax.tree.map(alike, state)
+    run = jax.vmap(run)
+run, begun = jax.jit(run), time.perf_counter()
 ready = run.lower(carry).compile()
 compile_s, rates = time.perf_counter() - begun, []
 for _ in range(REPEATS):
     begun = time.perf_counter()
     carry, _ = ready(carry)
     jax.block_until_ready(carry)
-    rates.append(given.updates * each / (time.perf_counter() - begun))
+    rates.append(given.seeds * given.updates * each / (time.perf_counter() - begun))
 print(json.dumps({"value": statistics.median(rates), "rates": rates, "compile_s": compile_s}))
