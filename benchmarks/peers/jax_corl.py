@@ -57,7 +57,7 @@ learn = getattr(theirs, CLASS[given.algorithm])().update_n_times
 update, some = jax.jit(learn, static_argnums=(3,)), jax.random.split
 if given.seeds > 1:  # all begin alike, and learn from other batches
     many = jax.vmap(lambda *xs: learn(*xs, config), (0, None, 0))
-    update = jax.jit(lambda state, data, key, _: many(state, data, key))
+    update = jax.jit(lambda *xs: many(*xs[:3]), static_argnums=(3,))
     state = jax.tree_util.tree_map(lambda x: jnp.stack([x] * given.seeds), state)
     key, some = jax.random.split(key, given.seeds), jax.vmap(jax.random.split, out_axes=1)
 each = config.n_jitted_updates
