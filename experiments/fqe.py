@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import tyro
 
-from envs.simulation import Simulation
+from envs import World
 from experiments import cli, host, offline, play
 from rl import manifest, memory, runs
 from rl.data import fqe, npz, sampling
@@ -49,7 +49,7 @@ class Judged(NamedTuple):
     """A policy, and the task it is of."""
 
     run: Path
-    env: Simulation
+    env: World
     policy: Policy
     params: Params
 
@@ -72,7 +72,7 @@ class Measured(NamedTuple):
 class Discounted:
     """`env` with rewards that are worth less the later they come, so that returns are values."""
 
-    env: Simulation
+    env: World
     gamma: float
 
     @property
@@ -90,7 +90,7 @@ class Discounted:
 def main(args: Args) -> None:
     cli.use_threads(args.threads)
     check(args)
-    judged = [Judged(run, *play.load(run, args.run_seed)) for run in args.runs]
+    judged = [loaded(run, args.run_seed) for run in args.runs]
     data = prepared(args, judged)
     source = sampling.source(data, Uniform())
     tell(args, data, judged[0].env)
@@ -107,6 +107,11 @@ def main(args: Args) -> None:
         pairs = [(estimate.value, truth.value) for estimate, truth in found if truth]
         rank = spearman(*np.array(pairs).T)
         print(f"ranks    Spearman {rank:+.2f} between estimates and measured, {len(pairs)} runs")
+
+
+def loaded(run: Path, seed: int | None) -> Judged:
+    env, policy, params = play.load_all(run, seed, most=1)
+    return Judged(run, env, policy, params[0])
 
 
 def check(args: Args) -> None:
@@ -199,7 +204,7 @@ def measured(args: Args, judged: Judged) -> Measured:
     return Measured(float(found.mean()), float(found.std() / math.sqrt(len(found))))
 
 
-def tell(args: Args, data: Dataset, env: Simulation) -> None:
+def tell(args: Args, data: Dataset, env: World) -> None:
     """Of which starts the numbers speak, and what is known to be wrong with them."""
     gamma, count = args.fqe.gamma, len(data.starts)
     starts = f"starts   the first observations of the data's {count:,} episodes"

@@ -1,5 +1,6 @@
 """Environments that Gymnasium knows by an id: judged in, learned of from data, and no more."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ from gymnasium import spaces
 
 import envs
 from envs.adapters.foreign import Foreign
-from experiments import cli, offline, play, sac
+from experiments import cli, fqe, offline, play, sac
 from rl import policy, rollout, runs
 from rl.data import dataset, npz
+from rl.data.fqe import FQE
 
 NAME = "test_foreign:Slope-v0"
 
@@ -183,3 +185,17 @@ def test_ours_are_named_as_ever() -> None:
     assert isinstance(envs.named("Hopper-v5"), type(envs.make_task("Hopper-v5")))
     with pytest.raises(ValueError, match="Unknown environment"):
         envs.named("Hoper-v5")
+
+
+def test_what_it_is_worth_is_told_of_data(
+    run: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = FQE(hidden=(16,), gamma=0.9, tau=0.05, lr=3e-3)
+    fqe.main(fqe.Args((run,), data=data, fqe=small, steps=600, batch_size=64, judge=8))
+    told = capsys.readouterr().out
+    estimate, measured = (
+        float(re.search(rf"{name} +(-?[\d.]+)", told)[1])  # type: ignore[index]
+        for name in ("estimate", "measured")
+    )
+    assert -10 < measured < 0
+    assert abs(estimate - measured) < 0.5 * abs(measured) + 1
