@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from envs.adapters.foreign import COLON, Foreign
+from envs.adapters.foreign import COLON, Foreign, foreign
 from envs.adapters.from_gymnasium import FromGymnasium
 from envs.adapters.from_gymnasium import from_gymnasium as from_gymnasium
 from envs.adapters.to_gymnasium import to_gymnasium as to_gymnasium
@@ -104,7 +104,7 @@ def make_task(name: str, **overrides: Any) -> Task:
 
 def named(name: str) -> Any:
     """The task that a command line or a record calls so: `module:Name-v0` is Gymnasium's."""
-    return Foreign(name) if COLON in name else make_task(name)
+    return foreign(name) if COLON in name else make_task(name)
 
 
 def world(task: Any, physics: str = "auto", *, threads: int = 0) -> World:
@@ -141,6 +141,11 @@ def simulate(
 ) -> Simulation:
     """The environment of `task` on `physics`; `disturbance` in the place of the task's own."""
     known("physics", physics, ["auto", *BACKENDS])
+    if isinstance(task, Foreign):
+        raise ValueError(
+            f"{task.id} is an environment of Gymnasium's: experiments.offline learns of its data "
+            "and judges in it, and nothing else works there."
+        )
     check_task(task)
     if physics == "auto":
         physics = "native" if jax.default_backend() == "cpu" else "mjx"

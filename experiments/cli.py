@@ -14,6 +14,7 @@ import tyro
 import agents
 import envs
 from envs import World, render
+from envs.adapters.foreign import Foreign
 from envs.checks import known
 from rl import manifest, runs
 
@@ -77,6 +78,8 @@ def parse(args_type: Any, args: list[str], begun: Mapping[str, Any] | None = Non
         args=rest,
         default=args_type(**default),
     )
+    if isinstance(parsed.env, Foreign) and parsed.env.id != parsed.env_name:
+        raise ValueError(f"--env names {parsed.env_name}, and --env.id {parsed.env.id}: leave it.")
     if getattr(parsed, "resume", None) is None:
         return parsed
     if not args[0].startswith("--resume") or len(args) > (1 if "=" in args[0] else 2):

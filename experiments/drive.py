@@ -145,7 +145,10 @@ def wanted(args: Args) -> Path:
     """The artefact to drive."""
     path = args.run
     if path.is_dir() or path.suffix != ".zip":
-        seeds = runs.read_manifest(path)["seeds"]
+        told = runs.read_manifest(path)
+        if told.get("physics") == "gymnasium":
+            raise ValueError(f"{path} is of {told['env']}, of which no robot is known here.")
+        seeds = told["seeds"]
         seed = seeds[0] if args.seed is None else args.seed
         if seed not in seeds:
             raise ValueError(f"{path} has no seed {seed}; it has {seeds}.")

@@ -120,6 +120,8 @@ def check(args: Args) -> None:
         raise ValueError("Name at least one run whose policy is to be judged.")
     cli.at_least(1, args, "steps", "batch_size")
     cli.at_least(0, args, "judge", "seed")
+    if args.judge == 1:
+        raise ValueError("--judge is 1; an error needs 2 episodes at least, and 0 judges nothing.")
 
 
 def prepared(args: Args, judged: list[Judged]) -> Dataset:

@@ -83,17 +83,12 @@ class Course(NamedTuple):
 
 def simulated(args: Args) -> Simulation:
     """The environment of `args`; the first thing that a program does."""
-    found = world(args)
-    if not isinstance(found, Simulation):
-        raise ValueError(
-            f"Nothing learns in {args.env_name} here: experiments.offline learns from its data and "
-            f"judges in it. Worlds of ours are {', '.join(envs.names())}."
-        )
-    return found
+    cli.use_threads(args.threads)
+    return envs.simulate(args.env, args.physics, threads=args.threads)
 
 
 def world(args: Args) -> World:
-    """The same, or an environment of Gymnasium's, in which policies are judged and none learns."""
+    """The same, or an environment of Gymnasium's, where policies are judged and none learns."""
     cli.use_threads(args.threads)
     return envs.world(args.env, args.physics, threads=args.threads)
 

@@ -75,6 +75,11 @@ def main(args: Args) -> None:
             f"{args.labelled} (python -m rl.data info)."
         )
     print(f"held out mean squared error {found.mse:.4g}, R^2 {found.r2:.3f}")
+    if found.r2 < 0:
+        raise ValueError(
+            "Its labels would be worse than the same action everywhere, and none is written: lower "
+            "--lr, or learn from more episodes, or for more --steps."
+        )
     if found.r2 < POOR:
         print(
             f"warning: R^2 on held-out episodes is {found.r2:.2f}, so labels tell little of what "

@@ -136,6 +136,7 @@ def main(args: Args) -> None:
     rewarded = Foreign(f"ogbench:{name}-singletask-{task}v0")
     kind: Any = Mover if args.set == "cube-single-play" else Walker
     expert = kind(rewarded.made(), 0.0)  # which also says if OGBench is not there
+    print(f"judging  its oracle and chance, by {JUDGED} episodes each", flush=True)
     scores = {"random": chance(rewarded), "expert": skill(expert)}
     options = {"mode": "data_collection"} if kind is Mover else {}
     env = Foreign(f"ogbench:{name}-v0").made(

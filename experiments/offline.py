@@ -161,6 +161,14 @@ def of_task(path: Path, found: Dataset, name: str, env: World) -> Dataset:
     if made["task"] and made != asked:
         what = manifest.difference("its task", made, asked)
         raise ValueError(f"{path} was made of another task: {what}.")
+    if not isinstance(env, Simulation) and "action_low" in found.facts:
+        limits = [found.facts[f"action_{end}"] for end in ("low", "high")]
+        if not np.allclose(limits, [env.low, env.high]):
+            raise ValueError(
+                f"{path} has actions of which -1 and 1 stand for {limits[0]} and {limits[1]}, and "
+                f"{name} takes {env.low.tolist()} to {env.high.tolist()}: tell convert, with --low "
+                "and --high."
+            )
     like = jax.eval_shape(env.reset, jax.random.key(0)).obs
     return dataset.fitted(str(path), found, like, env.action_dim)
 

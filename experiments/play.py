@@ -149,27 +149,27 @@ def film(run: Path, seed: int | None, meshes: Path | None = None) -> None:
 
 def film_theirs(path: Path, env: FromGymnasium, policy: Policy, params: Params) -> None:
     """The same of an environment of Gymnasium's, as that draws itself."""
+    print(f"filming  up to {FILM:.0f} s; it may take a minute (--no-video: none)", flush=True)
     dt = env.control_dt if math.isfinite(env.control_dt) else 1 / 25
+    stride, fps = render.pace(dt)
     try:
         theirs = env.task.made(render_mode="rgb_array")
-    except Exception as error:  # of any package
-        print(f"no video: {env.task.id} cannot be drawn ({error})")
+        alone = from_gymnasium(lambda: theirs, 1, rescale=env.rescale)
+        worlds = rollout.start(alone, policy, params, jax.random.key(0), 1)
+        step = jax.jit(lambda worlds, key: rollout.collect(alone, policy, params, worlds, key, 1))
+        pictures, total = [theirs.render()], 0.0
+        for t in range(1, math.ceil(FILM / dt)):
+            worlds, seen, ends = step(worlds, jax.random.key(t))
+            total += float(seen.reward.sum())
+            if ends.ended.any():  # and begun anew
+                break
+            if not t % stride:
+                pictures.append(theirs.render())
+        alone.close()
+        render.write(path, np.stack(pictures), fps)
+    except Exception as error:  # of any package: what draws may lack anything
+        print(f"no video: {env.task.id} cannot be drawn: {' '.join(str(error).split())}")
         return
-    print(f"filming  up to {FILM:.0f} s; it may take a minute (--no-video: none)", flush=True)
-    alone = from_gymnasium(lambda: theirs, 1, rescale=env.rescale)
-    worlds = rollout.start(alone, policy, params, jax.random.key(0), 1)
-    step = jax.jit(lambda worlds, key: rollout.collect(alone, policy, params, worlds, key, 1))
-    stride, fps = render.pace(dt)
-    pictures, total = [theirs.render()], 0.0
-    for t in range(1, math.ceil(FILM / dt)):
-        worlds, seen, ends = step(worlds, jax.random.key(t))
-        total += float(seen.reward.sum())
-        if ends.ended.any():  # and begun anew
-            break
-        if not t % stride:
-            pictures.append(theirs.render())
-    alone.close()
-    render.write(path, np.stack(pictures), fps)
     print(f"video    {path} (return {total:.1f})")
 
 
@@ -251,6 +251,8 @@ def main(args: Args) -> None:
     if args.episodes < 1:
         raise ValueError(f"--episodes is {args.episodes}; it needs at least 1.")
     env, policy, params = load_all(args.run, args.seed)
+    if args.viewer and not isinstance(env, Simulation):
+        raise ValueError(f"--viewer shows worlds of ours, and {env.task.id} is Gymnasium's.")
     facts = runs.read_manifest(args.run)
     if (status := facts.get("status", "done")) != "done":
         print(f"note     the run is not done but {status}: this is the policy it has so far")
@@ -259,9 +261,7 @@ def main(args: Args) -> None:
         means = zip(facts["seeds"], np.mean(returns, 1), strict=True)
         print("seeds    " + ", ".join(f"{s}: {r:.1f}" for s, r in means))
     report(returns, successes)
-    if args.viewer:
-        if not isinstance(env, Simulation):
-            raise ValueError(f"--viewer shows worlds of ours; {env.task.id} is Gymnasium's.")
+    if args.viewer and isinstance(env, Simulation):
         found = episode(env, policy, params[0], jax.random.key(0))
         marks = [env.task.marks(row) for row in found.commands]
         render.view(looks(env.task, args.meshes), found.poses, env.control_dt, marks)

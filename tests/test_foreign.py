@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 import envs
 from envs.adapters.foreign import Foreign
-from experiments import cli, fqe, offline, play, sac
+from experiments import cli, drive, fqe, make_data, offline, play, sac
 from rl import policy, rollout, runs
 from rl.data import dataset, npz
 from rl.data.fqe import FQE
@@ -48,7 +48,23 @@ class Slope(gymnasium.Env):
         return np.full((32, 48, 3), shade, np.uint8)
 
 
-gymnasium.register("Slope-v0", "test_foreign:Slope", max_episode_steps=30)
+class Unbounded(Slope):
+    action_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
+
+
+class Broken(Slope):
+    def __init__(self) -> None:
+        raise FileNotFoundError("arm.xml")
+
+
+class Undrawn(Slope):
+    def render(self) -> Any:
+        raise ImportError("its pen\nis lost")
+
+
+for kind in (Slope, Unbounded, Broken, Undrawn):
+    gymnasium.register(f"{kind.__name__}-v0", f"test_foreign:{kind.__name__}", max_episode_steps=30)
+gymnasium.register("Endless-v0", "test_foreign:Slope")
 
 
 def best(obs: np.ndarray) -> np.ndarray:
@@ -151,9 +167,15 @@ def test_a_run_goes_on(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("name", "match"),
     [
-        ("test_foreign:Slop-v0", "Gymnasium has no test_foreign:Slop-v0"),
-        ("no_such_package:Slope-v0", "install the package"),
-        ("gymnasium:CartPole-v1", "Box actions"),
+        ("test_foreign:Slop-v0", "test_foreign:Slop-v0 cannot be made: .*Slope"),
+        ("no_such_package:Slope-v0", "no_such_package.*Install the package"),
+        ("gymnasium:CartPole-v1", r"takes actions of Discrete\(2\): a Box"),
+        ("test_foreign:Endless-v0", "has no end: register it with max_episode_steps"),
+        ("test_foreign:Unbounded-v0", "a Box with bounds is needed"),
+        ("test_foreign:Broken-v0", r"Broken-v0 cannot be made: FileNotFoundError.*arm\.xml"),
+        ("a:b:c", "a:b:c names no environment: MODULE:ID does"),
+        (":Pendulum-v1", "names no environment"),
+        (".json:Foo-v0", "names no environment"),
     ],
 )
 def test_refused(data: Path, tmp_path: Path, name: str, match: str) -> None:
@@ -164,8 +186,12 @@ def test_refused(data: Path, tmp_path: Path, name: str, match: str) -> None:
 
 
 def test_nothing_learns_there(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="Nothing learns in test_foreign:Slope-v0"):
-        sac.main(cli.parse(sac.Args, ["--env", NAME, "--out", str(tmp_path / "sac")]))
+    for main in (
+        lambda: sac.main(cli.parse(sac.Args, ["--env", NAME, "--out", str(tmp_path / "sac")])),
+        lambda: make_data.main(cli.parse(make_data.Args, ["--env", NAME, "--by", "random"])),
+    ):
+        with pytest.raises(ValueError, match="Slope-v0 is an environment of Gymnasium's"):
+            main()
 
 
 def test_data_of_other_sizes_are_refused(data: Path, tmp_path: Path) -> None:
@@ -179,6 +205,36 @@ def test_who_asks_for_a_simulation_has_none(run: Path) -> None:
         play.load(run)
     with pytest.raises(ValueError, match="--viewer shows worlds of ours"):
         play.main(play.Args(run, episodes=2, viewer=True))
+    with pytest.raises(ValueError, match="of which no robot is known here"):
+        drive.main(drive.Args(run))
+
+
+def test_what_cannot_be_drawn_has_no_video_and_all_else(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = trained(data, tmp_path / "run", "--env", "test_foreign:Undrawn-v0", "--steps", "200")
+    told = capsys.readouterr().out
+    assert "no video: test_foreign:Undrawn-v0 cannot be drawn: its pen is lost" in told
+    assert "verdict" in told
+    assert runs.finished(runs.read_manifest(run))
+
+
+def test_actions_that_stand_for_less_are_refused(data: Path, tmp_path: Path) -> None:
+    found = npz.read(data)
+    told = {"action_low": [-1.0], "action_high": [1.0]}
+    npz.write(tmp_path / "narrow.npz", found._replace(facts=told))
+    with pytest.raises(ValueError, match=r"takes \[-2.0\] to \[2.0\]: tell convert"):
+        trained(tmp_path / "narrow.npz", tmp_path / "run", "--steps", "200")
+    wide = {"action_low": [-2.0], "action_high": [2.0]}
+    npz.write(tmp_path / "wide.npz", found._replace(facts=wide))
+    env = Foreign(NAME).world()
+    kept = offline.of_task(tmp_path / "wide.npz", npz.read(tmp_path / "wide.npz"), NAME, env)
+    assert len(kept.steps["action"]) == len(found.steps["action"])
+
+
+def test_an_id_is_named_once(data: Path) -> None:
+    with pytest.raises(ValueError, match=r"--env names test_foreign:Slope-v0, and --env\.id"):
+        cli.parse(offline.Args, ["--env", NAME, "--env.id", "gymnasium:Pendulum-v1"])
 
 
 def test_ours_are_named_as_ever() -> None:

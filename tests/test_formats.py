@@ -198,7 +198,8 @@ def test_a_run_s_replay_is_whole_episodes_of_its_worlds() -> None:
     data = formats.read(RUN)
     assert data.episodes["world"].tolist() == [0] * 5 + [1] * 5
     assert data.steps["truncated"].sum() == 10
-    assert data.facts["env"] == "so101-reach"
+    assert data.facts["task"] == "so101-reach"
+    assert data.facts["env"] == data.facts["config"]["env"]
     assert (data.episodes["length"] == 60).all()
     blocks = sorted((RUN / "replay").glob("*.safetensors"))
     rewards = np.concatenate([load_file(path)["reward"] for path in blocks], axis=1)

@@ -152,11 +152,17 @@ def test_the_same_command_makes_the_same_file(sets: Path, tmp_path: Path) -> Non
 def test_it_warns_of_labels_that_are_worth_little(
     sets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """And writes none that are worth less than nothing."""
     found = npz.read(sets / "small.npz")
-    chance = np.random.default_rng(5).permutation(found.steps["action"])
-    npz.write(tmp_path / "chance.npz", found._replace(steps=found.steps | {"action": chance}))
-    made = run(sets, tmp_path / "out.npz", labelled=tmp_path / "chance.npz")
-    assert made.facts["labels"]["held_out_r2"] < 0.5
+    done = found.steps["action"]
+    chance = np.random.default_rng(5).permutation(done)
+    for name, action in {"chance": chance, "half": 0.55 * done + 0.45 * chance}.items():
+        npz.write(tmp_path / f"{name}.npz", found._replace(steps=found.steps | {"action": action}))
+    with pytest.raises(ValueError, match="worse than the same action everywhere"):
+        run(sets, tmp_path / "out.npz", labelled=tmp_path / "chance.npz")
+    assert not (tmp_path / "out.npz").exists()
+    made = run(sets, tmp_path / "out.npz", labelled=tmp_path / "half.npz")
+    assert 0 < made.facts["labels"]["held_out_r2"] < 0.5
     assert capsys.readouterr().err.startswith("warning: R^2 on held-out episodes is ")
 
 

@@ -1,16 +1,19 @@
 """Tasks of others, by the id that Gymnasium has for their environments: `module:Name-v0`."""
 
+import re
 import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 
 from envs.adapters.from_gymnasium import FromGymnasium, from_gymnasium
 
 SUCCESS = "success", "is_success"  # what is called so in a step's info
 COLON = ":"  # in the names of these, and in no other's
+NAMED = re.compile(r"(?P<module>[A-Za-z_][\w.]*):[^\s:]+")
 
 
 class Seeded(gymnasium.Wrapper):
@@ -44,20 +47,34 @@ class Foreign:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # likewise
                 return Seeded(gymnasium.make(self.id, disable_env_checker=True, **options))
-        except ImportError as error:
-            module = self.id.partition(COLON)[0]
+        except Exception as error:  # whatever a module makes of itself
+            text = " ".join(str(error).split())
+            if isinstance(error, ModuleNotFoundError) and not options:
+                text += ". Install the package that has it"
             raise ValueError(
-                f"{self.id} needs what is not installed ({error}): install the package that has "
-                f"{module}."
+                f"{self.id} cannot be made: {type(error).__name__}: {text}."
             ) from error
-        except gymnasium.error.Error as error:
-            raise ValueError(f"Gymnasium has no {self.id}: {error}") from error
 
     def world(self) -> FromGymnasium:
         """As many worlds as each reset asks for, in each of which "success" is told if it is."""
         probe = self.made()
+        box, limit = probe.action_space, probe.spec and probe.spec.max_episode_steps
+        if not isinstance(box, spaces.Box) or not box.is_bounded():
+            raise ValueError(f"{self.id} takes actions of {box}: a Box with bounds is needed.")
+        if not limit:
+            raise ValueError(
+                f"{self.id} has no end: register it with max_episode_steps, as long as an episode "
+                "may take."
+            )
         probe.reset(seed=0)
-        info = probe.step(np.zeros_like(probe.action_space.sample()))[-1]
+        info = probe.step(np.zeros_like(box.low))[-1]
         probe.close()
         tells = dict(zip(["success"], [name for name in SUCCESS if name in info], strict=False))
         return from_gymnasium(self.made, None, tells=tells, task=self)
+
+
+def foreign(id: str) -> Foreign:
+    """The task of that id; ValueError where it can be none."""
+    if not NAMED.fullmatch(id):
+        raise ValueError(f"{id} names no environment: MODULE:ID does, as gymnasium:Pendulum-v1.")
+    return Foreign(id)

@@ -81,7 +81,7 @@ class Dataset(NamedTuple):
         return Dataset(
             {name: taken(x, rows) for name, x in self.steps.items()},
             {name: x[which] for name, x in self.episodes.items()},
-            self.facts,
+            {name: x for name, x in self.facts.items() if name != "cut"},  # a count of episodes
         )
 
 

@@ -91,7 +91,8 @@ def _run(run: Path) -> dict[str, Any]:
     if not (run / "manifest.json").is_file():
         return {}
     told = runs.read_manifest(run)
-    return {name: told[name] for name in ("algorithm", "env", "config", "commit") if name in told}
+    found = {n: told[n] for n in ("algorithm", "config", "commit", "control_dt") if n in told}
+    return found | {"task": told["env"], "env": told["config"]["env"]}  # as make_data tells them
 
 
 def _listed(folder: Path) -> list[tuple[int, int, Path]]:

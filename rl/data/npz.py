@@ -57,10 +57,12 @@ def write(path: Path, data: Dataset) -> str:
 
 def read(path: Path) -> Dataset:
     """The dataset in a file; ValueError says what is wrong with it."""
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: python -m rl.data convert makes a file of it.")
     if not path.is_file():
         raise ValueError(
-            f"{path} is no dataset: there is no such file. python -m experiments.make_data "
-            "writes one."
+            f"{path} is no dataset: there is no such file. python -m experiments.make_data writes "
+            "one, and python -m rl.data convert makes one of others."
         )
     try:
         arrays: dict[str, np.ndarray] = mapped(path)
