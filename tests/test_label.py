@@ -164,6 +164,8 @@ def test_it_warns_of_labels_that_are_worth_little(
     made = run(sets, tmp_path / "out.npz", labelled=tmp_path / "half.npz")
     assert 0 < made.facts["labels"]["held_out_r2"] < 0.5
     assert capsys.readouterr().err.startswith("warning: R^2 on held-out episodes is ")
+    data_cli.info(data_cli.Info(path=tmp_path / "out.npz"))
+    assert "actions    inferred (inverse dynamics), R^2 0." in capsys.readouterr().out
 
 
 def with_facts(data: Dataset, **facts: Any) -> Dataset:

@@ -130,7 +130,8 @@ def told(data: Dataset) -> Iterator[str]:
         if name.split("/")[0] != "last_obs":
             yield f"with       {name} of episodes, {data.episodes[name].mean():.4g} in the mean"
     if "labels" in facts:
-        yield f"actions    inferred (inverse dynamics), R^2 {facts['labels']['held_out_r2']:.3f} held out"
+        worth = facts["labels"]["held_out_r2"]
+        yield f"actions    inferred (inverse dynamics), R^2 {worth:.3f} held out"
     for who, score in facts.get("scores", {}).items():
         yield f"score      {who}: " + ", ".join(f"{n} {x:.4g}" for n, x in score.items())
     if facts.get("left_out"):
