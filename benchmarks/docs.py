@@ -160,7 +160,8 @@ def commands(page: Page) -> str:
     if page.args.env.spec.command:
         lines += [f"python -m experiments.drive {out}  # its artefact on a simulated robot"]
         lines += [f"python -m benchmarks.walking {out} --kicked"]
-    more = "A run that was stopped is resumed with the flags it had; `--out` names another place."
+    more = "`--resume RUN` goes on with a run that was stopped, by the flags it had; `--out` names "
+    more += "a new one."
     block = "\n".join(["```", *lines, "```"])
     more += " The [README](../../README.md#train) tells what a run leaves."
     if hasattr(page.args, "data"):

@@ -68,6 +68,8 @@ def beyond(told: dict[str, Any], data: Path, out: Path) -> bool:
 
 def main(args: Args) -> None:
     plan, found = toml(CASES), []
+    if not any(args.only in name for name in plan["cases"]):
+        raise ValueError(f"--only {args.only} is in no case's name: {', '.join(plan['cases'])}.")
     for name, case in plan["cases"].items():
         if args.only not in name:
             continue

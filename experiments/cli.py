@@ -58,6 +58,8 @@ def parse(args_type: Any, args: list[str], begun: Mapping[str, Any] | None = Non
         flag, _, value = word.partition("=")
         if flag in named:
             made[flag] = value or next(words, "")
+            if not made[flag] or made[flag].startswith("--"):
+                raise ValueError(f"{flag} takes a {'run' if flag == '--start-from' else 'name'}.")
         else:
             rest.append(word)
     default: dict[str, Any] = {}
@@ -102,7 +104,7 @@ def agent(name: str) -> Any:
 
 def _of_run(begun: Mapping[str, Any] | None, run: str) -> dict[str, Any]:
     """The task and agent of a run that is begun, or else of the run that it starts from."""
-    facts = begun or runs.read_manifest(Path(run))
+    facts = begun or runs.read_manifest(runs.run_of(Path(run)))
     try:
         task = manifest.made(envs.named(facts["env"]), facts["config"]["env"])
         theirs = manifest.made(agent(facts["algorithm"]), facts["config"]["agent"])
@@ -115,7 +117,7 @@ def _of_run(begun: Mapping[str, Any] | None, run: str) -> dict[str, Any]:
 
 def _begun(args_type: Any, resume: Path) -> Any:
     """The arguments of the run at `resume`, which may name one of its checkpoints."""
-    run = resume.parent.parent if resume.parent.name == "checkpoints" else resume
+    run = runs.run_of(resume)
     facts = runs.read_manifest(run)
     for name, kind in {"argv": list, "seeds": list, "config": dict}.items():
         if not isinstance(facts.get(name), kind) or not facts[name]:

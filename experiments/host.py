@@ -203,7 +203,11 @@ def record_of(args: Args, env: World) -> record.Record:
     if args.resume:
         found = runs.read_manifest(args.out)
         if args.resume == args.out and runs.finished(found):
-            print(f"{args.out} is done: nothing to go on with. python -m experiments.play shows it")
+            more = f"; --start-from {args.out} learns on" * hasattr(args, "start_from")
+            print(
+                f"{args.out} is done: nothing to go on with. python -m experiments.play shows it"
+                + more
+            )
             sys.exit(0)
         log = record.Record.again(args.out, **ways)
         if (args.out / "diverged.json").exists():

@@ -99,9 +99,7 @@ def plan(args: Args) -> Plan:
 
 def course(args: Args, env: World, data: Dataset, begins: start.Start) -> Course:
     """What the host is to train, and what a manifest says of its data."""
-    parts = {"train": data}
-    if args.held_out:
-        parts = dict(zip(("train", "held"), held_out.split(data, args.held_out, 0), strict=True))
+    parts = parted(args, data)
     aux = {name: {"return": sampling.to_go(x, args.agent.gamma)} for name, x in parts.items()}
     source = sampling.source(parts["train"], args.sampler, aux["train"])
     seen = {"train": held_out.glimpse(source, jax.random.key(0))}
@@ -119,6 +117,13 @@ def course(args: Args, env: World, data: Dataset, begins: start.Start) -> Course
         start=begins.learners,
         look=partial(look, verdict.bounds(parts["train"], args.agent.gamma)),
     )
+
+
+def parted(args: Args, data: Dataset) -> dict[str, Dataset]:
+    """What is learned from, and what is held out if anything is."""
+    if not args.held_out:
+        return {"train": data}
+    return dict(zip(("train", "held"), held_out.split(data, args.held_out, 0), strict=True))
 
 
 def look(within: tuple[float, float], log: record.Record) -> None:
@@ -181,6 +186,8 @@ def check(args: Args, env: World, data: Dataset) -> list[Args]:
     if not 0 <= args.held_out < 1:
         raise ValueError(f"--held-out is {args.held_out}; it takes a share in [0, 1).")
     memory.require(2 * data.size, f"{args.data}", "take a part of it")
+    if args.sampler != Uniform():
+        args.sampler.weights(parted(args, data)["train"])
 
     some = data.chosen(np.arange(1))
 
@@ -194,9 +201,12 @@ def check(args: Args, env: World, data: Dataset) -> list[Args]:
 
 def check_agent(agent: Any) -> None:
     """Raise ValueError unless it learns from windows of steps."""
-    if lacking := [n for n in dir(FromReplay) if n[0] != "_" and not hasattr(agent, n)]:
+    asked = [name for name in dir(FromReplay) if name[0] != "_"]
+    if not all(hasattr(agent, name) for name in asked):
+        every = {name: cli.agent(name) for name in cli.agent_names()}
+        able = [name for name, one in every.items() if all(hasattr(one, n) for n in asked)]
         who = type(agent).__name__
-        raise ValueError(f"{who} cannot learn from data: it has no {', '.join(lacking)}.")
+        raise ValueError(f"{who} cannot learn from data; {', '.join(able)} can.")
 
 
 if __name__ == "__main__":

@@ -208,12 +208,19 @@ def check(args: Args, env: Simulation, data: Dataset | None) -> list[Args]:
             f"--n-step is {args.n_step}; an episode of {args.env_name} has {env.horizon} steps."
         )
     rows, first = args.buffer_size // args.num_envs, first_rows(args)
-    if rows < first or args.steps <= first * args.num_envs:
+    if rows < first:
         raise ValueError(
-            f"Learning starts after {first * args.num_envs:,} steps: --buffer-size must hold them, "
-            "and --steps be more; or lower --learning-starts, --n-step or --num-envs."
+            f"--buffer-size is {args.buffer_size:,}; it must hold the {first * args.num_envs:,} "
+            "steps before learning starts."
+        )
+    if args.steps <= first * args.num_envs:
+        raise ValueError(
+            f"--steps is {args.steps:,}; learning starts after {first * args.num_envs:,}: "
+            "lower --learning-starts, or --n-step or --num-envs where they need more."
         )
     memory.require(2 * data.size if data else 0, f"{args.data}", "take a part of it")
+    if data:
+        args.sampler.weights(data)
     least = replace(args, buffer_size=first * args.num_envs)
 
     def once(key: Key) -> Transition:

@@ -23,6 +23,7 @@ class Args(host.Args):
     """Flags of what starts from another run."""
 
     start_from: Path | None = None  # a run: its agent and task, unless named, and what it learned
+    # by its end, or by one of its checkpoints/STEP
     take: Literal["all", "actor"] = "all"  # actor: critics begin afresh (critic-free pre-training)
     reward_scale: float = 1.0  # of rewards as they are learned from
     reward_shift: float = 0.0  # added to them then
@@ -58,14 +59,16 @@ def start(args: Args, env: World) -> Start:
     if host.goes_on(args):
         return Start((mine,), {})
     theirs = learned(args, run, env)
-    found, names = taken(run, mine, theirs, args.take == "actor")
+    found, names = taken(args, mine, theirs, args.take == "actor")
     rest = [name for name in mine._fields if name not in names]
     print(f"start    {', '.join(names)} of {run}" + f"; fresh: {', '.join(rest)}" * bool(rest))
     return Start((found,), {"start": {"taken": names, "sha256": fingerprint(found)}})
 
 
-def learned(args: Args, run: Path, env: World) -> PyTree:
-    """The learners of a run's newest checkpoint, of the seeds of `args`: leaves [seeds, ...]."""
+def learned(args: Args, path: Path, env: World) -> PyTree:
+    """The learners of a run's checkpoint, the newest unless `path` is of another, of the seeds of
+    `args`: leaves [seeds, ...]."""
+    run, step = runs.run_of(path), host.step_of(path)
     facts = runs.read_manifest(run)
     config, seeds = facts["config"], facts["seeds"]
     agent = manifest.made(cli.agent(facts["algorithm"]), config["agent"])
@@ -90,31 +93,60 @@ def learned(args: Args, run: Path, env: World) -> PyTree:
     kept = Checkpoints(run / "checkpoints", about) if (run / "checkpoints").is_dir() else None
     if kept is None or not kept.steps():
         raise ValueError(
-            f"{run} has no checkpoint, and a policy alone tells no more than how to act."
+            f"{run} has no checkpoint, and a policy alone tells no more than how to act: name a "
+            "run that has its checkpoints."
         )
     which = jnp.array([seeds.index(seed) for seed in asked])
-    return jax.tree.map(lambda x: x[which], kept.part("learner", like, kept.steps()[-1]))
+    steps = kept.steps()
+    if step is not None and step not in steps:
+        raise ValueError(f"{run} has no checkpoint {step}; it has {steps}.")
+    try:
+        found = kept.part("learner", like, steps[-1] if step is None else step)
+    except ValueError as error:
+        others = [one for one in steps if one != (steps[-1] if step is None else step)]
+        raise ValueError(
+            f"{error} An earlier one: --start-from {run}/checkpoints/{others[-1]}"
+            if others
+            else str(error)
+        ) from error
+    return jax.tree.map(lambda x: x[which], found)
 
 
-def taken(run: Path, mine: PyTree, theirs: PyTree, actor: bool) -> tuple[PyTree, list[str]]:
+def taken(args: Args, mine: PyTree, theirs: PyTree, actor: bool) -> tuple[PyTree, list[str]]:
     """`mine` with what `theirs` has of it, or its actor alone; and the names of that."""
     names = [name for name in mine._fields if hasattr(theirs, name)]
     if actor:
         names = [name for name in names if "actor" in name or name == "obs"]
     return mine._replace(
-        **{n: fitted(run, n, getattr(mine, n), getattr(theirs, n)) for n in names}
+        **{n: fitted(args, n, getattr(mine, n), getattr(theirs, n)) for n in names}
     ), names
 
 
-def fitted(run: Path, name: str, mine: PyTree, theirs: PyTree) -> PyTree:
+def fitted(args: Args, name: str, mine: PyTree, theirs: PyTree) -> PyTree:
     """Theirs, or its parameters alone where they were learned by another optimiser."""
     if shapes(mine) == shapes(theirs):
         return jax.tree.unflatten(jax.tree.structure(mine), jax.tree.leaves(theirs))
     if isinstance(mine, Trainable) and shapes(mine.params) == shapes(theirs.params):
         return mine._replace(params=theirs.params)
-    then, now = (dict(shapes(x.params if isinstance(x, Trainable) else x)) for x in (theirs, mine))
-    what = manifest.difference(name, then, now)
-    raise ValueError(f"{run} has {what}: give the agent and task of its sizes, or --take actor.")
+    mend = "" if "actor" in name or name == "obs" else " --take actor leaves it out."
+    raise ValueError(f"The {name} of {args.start_from} does not fit: {unlike(args)}.{mend}")
+
+
+def unlike(args: Args) -> str:
+    """What may make the learner of a run another than that of `args`."""
+    facts = runs.read_manifest(runs.run_of(Path(args.start_from or "")))
+    mine, theirs = type(args.agent).__name__.lower(), facts["algorithm"]
+    if facts["env"] != args.env_name:
+        return f"it learned {facts['env']}, and this is {args.env_name}"
+    sizes = "hidden", "critic_hidden", "critics", "layer_norm", "nets"
+    now, then = manifest.plain(args.agent), facts["config"]["agent"]
+    for size in sizes:
+        if size in now and size in then and now[size] != then[size]:
+            flag = f"--agent.{size.replace('_', '-')}"
+            return f"it has {flag} {then[size]}, and this has {now[size]}: give the same"
+    if mine != theirs:
+        return f"{mine.upper()} has another kind of it than {theirs.upper()}"
+    return manifest.difference("config", facts["config"], manifest.plain(args))
 
 
 def shapes(tree: PyTree) -> list[tuple[str, str]]:

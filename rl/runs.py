@@ -29,6 +29,11 @@ def write(path: Path, content: bytes) -> None:
         raise
 
 
+def run_of(path: Path) -> Path:
+    """RUN, of itself or of RUN/checkpoints/STEP."""
+    return path.parent.parent if path.parent.name == "checkpoints" else path
+
+
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a file of JSON lines, if there is one; a last line cut off by a kill left out."""
     rows, lines = [], path.read_bytes().split(b"\n") if path.exists() else [b""]

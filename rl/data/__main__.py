@@ -160,8 +160,10 @@ def convert(args: Convert) -> None:
 
 
 def join(args: Join) -> None:
-    if args.out.suffix != ".npz" or len(args.paths) < 2:
-        raise ValueError("join takes a new .npz, and two or more datasets to make it of.")
+    if args.out.suffix != ".npz":
+        raise ValueError(f"join makes a .npz, and {args.out} comes first: name one that ends so.")
+    if len(args.paths) < 2:
+        raise ValueError(f"join makes {args.out} of two or more datasets: name another after it.")
     npz.refuse_taken(args.out)
     named = {str(path): formats.read(path) for path in args.paths}
     if len(named) < len(args.paths):

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from rl import manifest
 from rl.data import dataset
 from rl.data.canonical import Refused
 from rl.data.dataset import Dataset
@@ -19,7 +20,8 @@ def joined(named: dict[str, Dataset], episodes: tuple[int, ...] = ()) -> Dataset
     """
     if episodes and len(episodes) != len(named):
         raise Refused(f"--episodes are {len(episodes)} numbers for {len(named)} datasets.")
-    parts = dict(zip(named, map(first, named.values(), episodes or [0] * len(named)), strict=True))
+    counts = zip(named.items(), episodes or [0] * len(named), strict=True)
+    parts = {name: first(name, data, count) for (name, data), count in counts}
     (name, one), *others = parts.items()
     for other, data in others:
         same(name, one, other, data)
@@ -44,18 +46,23 @@ def told(facts: dict[str, Any]) -> dict[str, Any]:
     return {name: x for name, x in facts.items() if name != "schema"}
 
 
-def first(data: Dataset, episodes: int) -> Dataset:
+def first(name: str, data: Dataset, episodes: int) -> Dataset:
     """So many of its first episodes; 0: all."""
     if not 0 <= episodes <= len(data.starts):
-        raise Refused(f"--episodes has {episodes}; there are {len(data.starts)}, and 0 is all.")
+        raise Refused(
+            f"--episodes has {episodes} of {name}, which has {len(data.starts)}; 0 is all."
+        )
     return data.chosen(np.arange(episodes)) if episodes else data
 
 
 def same(name: str, one: Dataset, other: str, data: Dataset) -> None:
     """Raise Refused unless both are of one task and their steps are alike."""
     for fact in COMMON:
-        if one.facts.get(fact) != data.facts.get(fact):
-            raise Refused(f"{name} and {other} cannot be joined: their {fact} is not the same.")
+        if (mine := one.facts.get(fact)) != (theirs := data.facts.get(fact)):
+            what = manifest.difference(fact, mine, theirs)
+            raise Refused(f"{name} and {other} cannot be joined: {what}.")
+    if len(one.starts) == len(data.starts) and one.sha256 == data.sha256:
+        raise Refused(f"{name} and {other} cannot be joined: they hold the same episodes.")
     if one.has_actions != data.has_actions:
         without, has = (other, name) if one.has_actions else (name, other)
         raise Refused(

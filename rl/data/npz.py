@@ -21,7 +21,7 @@ FACTS, HASH = "facts", "sha256"
 
 def refuse_taken(path: Path) -> None:
     if path.exists():
-        raise ValueError(f"{path} is there already: name another file with --out, or delete it.")
+        raise ValueError(f"{path} is there already: name another file to write.")
 
 
 def require_writable(out: Path) -> None:

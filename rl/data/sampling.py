@@ -96,18 +96,26 @@ class Mixture:
     shares: tuple[float, ...] = (0.5, 0.5)  # in the order they were joined in
 
     def __post_init__(self) -> None:
-        well = min(self.shares, default=-1.0) >= 0 < sum(self.shares)
-        sound(self, shares=(well, "numbers of at least 0, not all 0"))
+        well = min(self.shares, default=-1.0) >= 0 < sum(self.shares) < np.inf
+        sound(self, shares=(well, "finite numbers of at least 0, not all 0"))
 
     def weights(self, data: Dataset) -> np.ndarray:
-        part = data.episodes.get(PART)
-        if part is None or int(part.max()) + 1 != len(self.shares):
-            there = 1 if part is None else int(part.max()) + 1
+        part, count = data.episodes.get(PART), len(self.shares)
+        if part is None:
             raise ValueError(
-                f"--sampler.shares are {len(self.shares)} numbers; the data are of {there} parts, "
-                "which python -m rl.data join makes."
+                "sampler:mixture draws from what python -m rl.data join made one, and the data are "
+                "of one making."
             )
-        steps = np.bincount(part, data.episodes["length"], len(self.shares))
+        if (there := len(data.facts["parts"])) != count:
+            raise ValueError(
+                f"--sampler.shares are {count} numbers; the data are of {there} parts."
+            )
+        steps = np.bincount(part, data.episodes["length"], count)
+        if (gone := (steps == 0) & (np.array(self.shares) > 0)).any():
+            raise ValueError(
+                f"All episodes of part {int(gone.argmax())} of the data are held out, and a share "
+                "of what is learned from is to be of it: lower --held-out."
+            )
         return (np.array(self.shares) / np.maximum(steps, 1))[part]
 
 

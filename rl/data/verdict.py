@@ -28,8 +28,9 @@ MENDS: dict[Word, str] = {
     ".alpha or .beta), slow its targets (less --agent.tau or .lr), or lower --agent.gamma.",
     "overfitting": "end earlier, when what is held out was at its best; or use --agent.dropout, a "
     "smaller --agent.hidden, or more data.",
-    "underfitting": "train longer (--steps), faster (--agent.lr) or with a larger --agent.hidden; "
-    "where it is held to the data, hold it less.",
+    "underfitting": "train longer (--steps), faster (more --agent.lr, or .critic-lr where it has "
+    "one) or with larger networks (.hidden, .critic-hidden); where it is held to the data, hold it "
+    "less (less .penalty, .actor-bc or .critic-bc, more .alpha or .beta).",
     "unknown": "look again after more updates, with --held-out above 0.",
 }
 
@@ -111,7 +112,10 @@ def _underfitting(seen: Series, within: tuple[float, float]) -> str:
     if "train_bellman" not in seen:
         share = _end(seen["train_imitated"])
         return (
-            f"it has {share:.0%} of the variance of the data's actions" if share < IMITATED else ""
+            f"it has {share:.1%} of the variance of the data's actions, and {IMITATED:.0%} is the "
+            "least"
+            if share < IMITATED
+            else ""
         )
     below = -_end(seen["train_above_return"]) / max(_end(seen["train_return_std"]), 1e-8)
     if below > BELOW:
