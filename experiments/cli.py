@@ -14,7 +14,6 @@ import tyro
 import agents
 import envs
 from envs import World, render
-from envs.adapters.foreign import Foreign
 from envs.checks import known
 from rl import manifest, runs
 
@@ -80,7 +79,7 @@ def parse(args_type: Any, args: list[str], begun: Mapping[str, Any] | None = Non
         args=rest,
         default=args_type(**default),
     )
-    if isinstance(parsed.env, Foreign) and parsed.env.id != parsed.env_name:
+    if getattr(parsed.env, "id", parsed.env_name) != parsed.env_name:  # a field of Gymnasium's
         raise ValueError(f"--env names {parsed.env_name}, and --env.id {parsed.env.id}: leave it.")
     if getattr(parsed, "resume", None) is None:
         return parsed

@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import tyro
 
 import envs
-from envs import World
 from envs.simulation import Simulation
 from experiments import cli, play
 from experiments.deploy import Deployer
@@ -87,19 +86,13 @@ def simulated(args: Args) -> Simulation:
     return envs.simulate(args.env, args.physics, threads=args.threads)
 
 
-def world(args: Args) -> World:
-    """The same, or an environment of Gymnasium's, where policies are judged and none learns."""
-    cli.use_threads(args.threads)
-    return envs.world(args.env, args.physics, threads=args.threads)
-
-
 def split(iterations: int, phases: int, most: int) -> Plan:
     """About so many phases, of at most so many iterations: Ctrl-C is to be heard in seconds."""
     each = min(-(-iterations // phases), most)
     return Plan(-(-iterations // each), each)
 
 
-def train(parts: list[Any], env: World, course: Callable[[Any], Course]) -> None:
+def train(parts: list[Any], env: envs.World, course: Callable[[Any], Course]) -> None:
     """Train each of the parts; one that fails keeps no other from its turn, Ctrl-C all."""
     failed = []
     for done, part in enumerate(parts, 1):
@@ -119,7 +112,7 @@ def train(parts: list[Any], env: World, course: Callable[[Any], Course]) -> None
         sys.exit("\n".join(failed))
 
 
-def learn(args: Args, env: World, course: Course, log: record.Record) -> None:
+def learn(args: Args, env: envs.World, course: Course, log: record.Record) -> None:
     """Look in after each phase, until it is done, stopped or broken."""
     (phases, iterations), deploy = course.plan, course.agent.deploy
     policy = course.agent.policy(explore=False, action_dim=env.action_dim)
@@ -197,17 +190,13 @@ def over_seeds(f: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *args: jax.lax.map(lambda xs: f(*xs), args)
 
 
-def record_of(args: Args, env: World) -> record.Record:
+def record_of(args: Args, env: envs.World) -> record.Record:
     """The record of a new run of `args` in `env`, or of that which they resume."""
     ways = {"track": args.track, "strict": args.when_full == "stop"}
     if args.resume:
         found = runs.read_manifest(args.out)
         if args.resume == args.out and runs.finished(found):
-            more = f"; --start-from {args.out} learns on" * hasattr(args, "start_from")
-            print(
-                f"{args.out} is done: nothing to go on with. python -m experiments.play shows it"
-                + more
-            )
+            print(f"{args.out} is done: nothing to go on with. python -m experiments.play shows it")
             sys.exit(0)
         log = record.Record.again(args.out, **ways)
         if (args.out / "diverged.json").exists():
@@ -217,8 +206,7 @@ def record_of(args: Args, env: World) -> record.Record:
     algorithm = type(args.agent).__name__.lower()
     if type(cli.agent(algorithm)) is not type(args.agent):  # or nobody could play it
         raise ValueError(f"{type(args.agent).__name__} is not the agent of agents/{algorithm}.py.")
-    ours = isinstance(env, Simulation)
-    physics = type(env.physics).__name__.lower() if ours else "gymnasium"
+    physics = type(env.physics).__name__.lower() if isinstance(env, Simulation) else "gymnasium"
     facts = {"algorithm": algorithm, "env": args.env_name, "config": args, "seeds": seeds}
     facts |= {"physics": physics, "horizon": env.horizon, "control_dt": env.control_dt}
     return record.Record(args.out, args.steps, **ways, **facts)

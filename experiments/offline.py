@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import envs
 from agents.iql import IQL
 from envs import World
 from envs.simulation import Simulation
@@ -138,7 +139,8 @@ def look(within: tuple[float, float], log: record.Record) -> None:
 
 
 def main(args: Args) -> None:
-    env = host.world(args)
+    cli.use_threads(args.threads)
+    env = envs.world(args.env, args.physics, threads=args.threads)
     data = prepared(args, env)
     parts, begins = check(args, env, data), start.start(args, env)
     host.train(parts, env, lambda part: course(part, env, data, begins.of(args, part)))

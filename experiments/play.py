@@ -18,7 +18,6 @@ import tyro
 
 import envs
 from envs import World, render
-from envs.adapters.from_gymnasium import FromGymnasium, from_gymnasium
 from envs.simulation import Simulation
 from envs.task import Task
 from experiments import cli
@@ -123,7 +122,7 @@ def film(run: Path, seed: int | None, meshes: Path | None = None) -> None:
     env, policy, params = load_all(run, seed, most=1)
     path = run / ("video.mp4" if seed is None else f"video-{seed}.mp4")
     if not isinstance(env, Simulation):
-        film_theirs(path, env, policy, params[0])
+        print(env.task.film(path, env, policy, params[0], FILM))
         return
     model = looks(env.task, meshes)
     found = episode(env, policy, params[0], jax.random.key(0))
@@ -145,32 +144,6 @@ def film(run: Path, seed: int | None, meshes: Path | None = None) -> None:
         print(f"video    {path} (return {found.total:.1f})")
     except render.CannotRender as error:
         print(f"no video: {error}")
-
-
-def film_theirs(path: Path, env: FromGymnasium, policy: Policy, params: Params) -> None:
-    """The same of an environment of Gymnasium's, as that draws itself."""
-    print(f"filming  up to {FILM:.0f} s; it may take a minute (--no-video: none)", flush=True)
-    dt = env.control_dt if math.isfinite(env.control_dt) else 1 / 25
-    stride, fps = render.pace(dt)
-    try:
-        theirs = env.task.made(render_mode="rgb_array")
-        alone = from_gymnasium(lambda: theirs, 1, rescale=env.rescale)
-        worlds = rollout.start(alone, policy, params, jax.random.key(0), 1)
-        step = jax.jit(lambda worlds, key: rollout.collect(alone, policy, params, worlds, key, 1))
-        pictures, total = [theirs.render()], 0.0
-        for t in range(1, math.ceil(FILM / dt)):
-            worlds, seen, ends = step(worlds, jax.random.key(t))
-            total += float(seen.reward.sum())
-            if ends.ended.any():  # and begun anew
-                break
-            if not t % stride:
-                pictures.append(theirs.render())
-        alone.close()
-        render.write(path, np.stack(pictures), fps)
-    except Exception as error:  # of any package: what draws may lack anything
-        print(f"no video: {env.task.id} cannot be drawn: {' '.join(str(error).split())}")
-        return
-    print(f"video    {path} (return {total:.1f})")
 
 
 def judged(env: Env, policy: Policy, params: Params, episodes: int) -> rollout.Episodes:

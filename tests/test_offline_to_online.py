@@ -217,18 +217,9 @@ LATE = ["--start-from", "{bc}", "--agent", "bc", "--learning-starts", "2000"]
         ([], "There is nothing to begin with"),
         (["--take", "actor", "--data", "{data}"], "--take actor is for a run"),
         (["--start-from", "{calql}", "--seed", "9"], r"has no seed 9; it has \[3, 4\]"),
-        (
-            [*OF_CALQL, "--agent", "sac"],
-            r"The actor of .*hidden \[32\], and this has \[256, 256\]",
-        ),
-        (
-            [*OF_CALQL, "--agent", "iql", "--agent.hidden", "32"],
-            "IQL has another kind of it than C",
-        ),
-        (
-            [*OF_CALQL, "--agent.critics", "3"],
-            "The critic of .*critics 2.*--take actor leaves it",
-        ),
+        ([*OF_CALQL, "--agent", "sac"], r"The actor of .*hidden \[32\], and this has \[256"),
+        ([*OF_CALQL, "--agent", "iql", "--agent.hidden", "32"], "IQL has another kind of it"),
+        ([*OF_CALQL, "--agent.critics", "3"], "The critic .*critics 2.*--take actor leaves"),
         ([*OF_CALQL, "--reward-scale", "2"], "learned with --reward-scale 1.0, and this has 2.0"),
         ([*OF_CALQL, "--agent.normalise"], "has --agent.normalise otherwise"),
         ([*OF_CALQL, "--env", "Hopper-v5"], f"it learned {NAME}, and this is Hopper-v5"),

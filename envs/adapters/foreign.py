@@ -1,15 +1,22 @@
 """Tasks of others, by the id that Gymnasium has for their environments: `module:Name-v0`."""
 
+import math
 import re
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import gymnasium
+import jax
 import numpy as np
 from gymnasium import spaces
 
+from envs import render
 from envs.adapters.from_gymnasium import FromGymnasium, from_gymnasium
+from rl import rollout
+from rl.policy import Policy
+from rl.types import Params
 
 SUCCESS = "success", "is_success"  # what is called so in a step's info
 COLON = ":"  # in the names of these, and in no other's
@@ -41,7 +48,7 @@ class Foreign:
 
     id: str
 
-    def made(self, **options: Any) -> gymnasium.Env:
+    def made(self, **options: Any) -> Any:
         """The environment; ValueError where there is none."""
         try:
             with warnings.catch_warnings():
@@ -71,6 +78,33 @@ class Foreign:
         probe.close()
         tells = dict(zip(["success"], [name for name in SUCCESS if name in info], strict=False))
         return from_gymnasium(self.made, None, tells=tells, task=self)
+
+    def film(
+        self, path: Path, env: FromGymnasium, policy: Policy, params: Params, seconds: float
+    ) -> str:
+        """Write an episode as mp4, at most so many s of it, as it draws itself; what to say."""
+        dt = env.control_dt if math.isfinite(env.control_dt) else 1 / 25
+        stride, fps = render.pace(dt)
+        try:
+            theirs = self.made(render_mode="rgb_array")
+            alone = from_gymnasium(lambda: theirs, 1, rescale=env.rescale)
+            worlds = rollout.start(alone, policy, params, jax.random.key(0), 1)
+            step = jax.jit(
+                lambda worlds, key: rollout.collect(alone, policy, params, worlds, key, 1)
+            )
+            pictures, total = [theirs.render()], 0.0
+            for t in range(1, math.ceil(seconds / dt)):
+                worlds, seen, ends = step(worlds, jax.random.key(t))
+                total += float(seen.reward.sum())
+                if ends.ended.any():  # and begun anew
+                    break
+                if not t % stride:
+                    pictures.append(theirs.render())
+            alone.close()
+            render.write(path, np.stack(pictures), fps)
+        except Exception as error:  # of any package: what draws may lack anything
+            return f"no video: {self.id} cannot be drawn: {' '.join(str(error).split())}"
+        return f"video    {path} (return {total:.1f})"
 
 
 def foreign(id: str) -> Foreign:
