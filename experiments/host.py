@@ -128,8 +128,8 @@ def learn(args: Args, env: envs.World, course: Course, log: record.Record) -> No
         return over_seeds(lambda one: course.phase(one, *given))(run)
 
     phase = jax.jit(every, donate_argnums=0).lower(run, *course.given).compile()
-    if args.evals:
-        judge = jax.jit(over_seeds(judged)).lower(run.learner).compile()
+    judge: Any = jax.jit(over_seeds(judged, isinstance(env, Simulation)))
+    judge = judge.lower(run.learner).compile() if args.evals else judge
     log.spent("compile")
 
     def evaluate(step: int, learner: PyTree) -> None:
@@ -179,15 +179,15 @@ def started(args: Args, course: Course, log: record.Record, saver: Saver) -> Any
     return fresh(*told)
 
 
-def over_seeds(f: Callable[..., Any]) -> Callable[..., Any]:
+def over_seeds(f: Callable[..., Any], together: bool = True) -> Callable[..., Any]:
     """`f` of each seed, arguments and results with leaves [seeds, ...].
 
-    Side by side on an accelerator.  In turn on a CPU, which that keeps as busy, and where a
-    seed's numbers are then to the last bit those it would have alone.
+    Side by side on an accelerator, if `together`.  In turn on a CPU, which that keeps as busy, and
+    where a seed's numbers are then to the last bit those it would have alone.
     """
-    if jax.default_backend() != "cpu":
-        return jax.vmap(f)
-    return lambda *args: jax.lax.map(lambda xs: f(*xs), args)
+    if jax.default_backend() == "cpu" or not together:
+        return lambda *args: jax.lax.map(lambda xs: f(*xs), args)
+    return jax.vmap(f)
 
 
 def record_of(args: Args, env: envs.World) -> record.Record:

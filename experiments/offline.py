@@ -17,7 +17,6 @@ import numpy as np
 
 import envs
 from agents.iql import IQL
-from envs import World
 from envs.simulation import Simulation
 from experiments import cli, host, start
 from experiments.host import Course, Plan, Run
@@ -49,7 +48,7 @@ class Args(start.Args):
     agent: Any = IQL()  # --agent NAME
 
 
-def begin(args: Args, env: World, source: Source, key: Key, learner: PyTree = None) -> Run:
+def begin(args: Args, env: envs.World, source: Source, key: Key, learner: PyTree = None) -> Run:
     """A learner that has seen what the data look like, and worlds, where there may be an artefact
     of their readings, that nobody acts in."""
     agent_key, worlds_key, act_key, key = jax.random.split(key, 4)
@@ -98,7 +97,7 @@ def plan(args: Args) -> Plan:
     return host.split(total, max(-(-args.steps // PHASE), min(most, total)), total)
 
 
-def course(args: Args, env: World, data: Dataset, begins: start.Start) -> Course:
+def course(args: Args, env: envs.World, data: Dataset, begins: start.Start) -> Course:
     """What the host is to train, and what a manifest says of its data."""
     parts = parted(args, data)
     aux = {name: {"return": sampling.to_go(x, args.agent.gamma)} for name, x in parts.items()}
@@ -146,7 +145,7 @@ def main(args: Args) -> None:
     host.train(parts, env, lambda part: course(part, env, data, begins.of(args, part)))
 
 
-def prepared(args: Any, env: World) -> Dataset:
+def prepared(args: Any, env: envs.World) -> Dataset:
     """The dataset, its rewards as they are learned from; ValueError unless it is of this task."""
     found = npz.read(args.data)
     told = runs.read_manifest(args.out) if args.resume else {}
@@ -161,7 +160,7 @@ def prepared(args: Any, env: World) -> Dataset:
     return found._replace(steps=found.steps | {"reward": rewards.astype(np.float32)})
 
 
-def of_task(path: Path, found: Dataset, name: str, env: World) -> Dataset:
+def of_task(path: Path, found: Dataset, name: str, env: envs.World) -> Dataset:
     """What a task of this name sees of a file's dataset; ValueError unless it was made of it."""
     made = {part: found.facts.get(part) for part in ("task", "env")}
     asked = {"task": name, "env": manifest.plain(env.task)}
@@ -180,7 +179,7 @@ def of_task(path: Path, found: Dataset, name: str, env: World) -> Dataset:
     return dataset.fitted(str(path), found, like, env.action_dim)
 
 
-def check(args: Args, env: World, data: Dataset) -> list[Args]:
+def check(args: Args, env: envs.World, data: Dataset) -> list[Args]:
     """Refuse what makes no sense, before anything is made; seeds in groups that fit in memory."""
     cli.at_least(1, args, "steps", "seeds", "batch_size", "n_step", "eval_episodes")
     cli.at_least(0, args, "evals", "save_s")

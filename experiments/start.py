@@ -98,17 +98,14 @@ def learned(args: Args, path: Path, env: World) -> PyTree:
         )
     which = jnp.array([seeds.index(seed) for seed in asked])
     steps = kept.steps()
-    if step is not None and step not in steps:
+    step = steps[-1] if step is None else step
+    if step not in steps:
         raise ValueError(f"{run} has no checkpoint {step}; it has {steps}.")
     try:
-        found = kept.part("learner", like, steps[-1] if step is None else step)
+        found = kept.part("learner", like, step)
     except ValueError as error:
-        others = [one for one in steps if one != (steps[-1] if step is None else step)]
-        raise ValueError(
-            f"{error} An earlier one: --start-from {run}/checkpoints/{others[-1]}"
-            if others
-            else str(error)
-        ) from error
+        others = [f" Another: --start-from {run}/checkpoints/{x}" for x in steps if x != step]
+        raise ValueError(f"{error}{''.join(others[-1:])}") from error
     return jax.tree.map(lambda x: x[which], found)
 
 

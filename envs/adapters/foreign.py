@@ -20,7 +20,7 @@ from rl.types import Params
 
 SUCCESS = "success", "is_success"  # what is called so in a step's info
 COLON = ":"  # in the names of these, and in no other's
-NAMED = re.compile(r"(?P<module>[A-Za-z_][\w.]*):[^\s:]+")
+NAMED = re.compile(r"[A-Za-z_][\w.]*:[^\s:]+")
 
 
 class Seeded(gymnasium.Wrapper):

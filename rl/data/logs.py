@@ -92,7 +92,9 @@ def _run(run: Path) -> dict[str, Any]:
         return {}
     told = runs.read_manifest(run)
     found = {n: told[n] for n in ("algorithm", "config", "commit", "control_dt") if n in told}
-    return found | {"task": told["env"], "env": told["config"]["env"]}  # as make_data tells them
+    if "env" in told and "env" in told.get("config", {}):  # as make_data tells them
+        found |= {"task": told["env"], "env": told["config"]["env"]}
+    return found
 
 
 def _listed(folder: Path) -> list[tuple[int, int, Path]]:
