@@ -8,62 +8,14 @@ import gymnasium
 import jax
 import numpy as np
 import pytest
-from gymnasium import spaces
 
 from envs.adapters.foreign import Foreign
-from experiments import cli, drive, fqe, make_data, offline, play, sac
+from experiments import cli, drive, fqe, host, make_data, offline, play, sac
 from rl import policy, rollout, runs
 from rl.data import dataset, npz
 from rl.data.fqe import FQE
 
-NAME = "test_foreign:Slope-v0"
-
-
-class Slope(gymnasium.Env):
-    """A ball that stays where it is put, if what is done is against the slope; numpy's own chance
-    says where it begins."""
-
-    action_space = spaces.Box(-2.0, 2.0, (1,), np.float32)
-    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
-    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
-
-    def __init__(self, render_mode: str | None = None) -> None:
-        self.render_mode = render_mode
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.x = np.array([self.np_random.normal(), np.random.normal()], np.float32)
-        return self.x.copy(), {}
-
-    def step(self, action: Any) -> Any:
-        self.x[0] += 0.1 * (self.x[1] + action[0])
-        near = abs(self.x[0]) < 0.1
-        return self.x.copy(), -abs(float(self.x[0])), bool(abs(self.x[0]) > 3), False, {
-            "is_success": near
-        }  # fmt: skip
-
-    def render(self) -> Any:
-        shade = int(np.clip(100 + 50 * self.x[0], 0, 255))
-        return np.full((32, 48, 3), shade, np.uint8)
-
-
-class Unbounded(Slope):
-    action_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
-
-
-class Broken(Slope):
-    def __init__(self) -> None:
-        raise FileNotFoundError("arm.xml")
-
-
-class Undrawn(Slope):
-    def render(self) -> Any:
-        raise ImportError("its pen\nis lost")
-
-
-for kind in (Slope, Unbounded, Broken, Undrawn):
-    gymnasium.register(f"{kind.__name__}-v0", f"test_foreign:{kind.__name__}", max_episode_steps=30)
-gymnasium.register("Endless-v0", "test_foreign:Slope")
+NAME = "slope:Slope-v0"
 
 
 def best(obs: np.ndarray) -> np.ndarray:
@@ -166,12 +118,12 @@ def test_a_run_goes_on(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("name", "match"),
     [
-        ("test_foreign:Slop-v0", "test_foreign:Slop-v0 cannot be made: .*Slope"),
+        ("slope:Slop-v0", "slope:Slop-v0 cannot be made: .*Slope"),
         ("no_such_package:Slope-v0", "no_such_package.*Install the package"),
         ("gymnasium:CartPole-v1", r"takes actions of Discrete\(2\): a Box"),
-        ("test_foreign:Endless-v0", "has no end: register it with max_episode_steps"),
-        ("test_foreign:Unbounded-v0", "a Box with bounds is needed"),
-        ("test_foreign:Broken-v0", r"Broken-v0 cannot be made: FileNotFoundError.*arm\.xml"),
+        ("slope:Endless-v0", "has no end: register it with max_episode_steps"),
+        ("slope:Unbounded-v0", "a Box with bounds is needed"),
+        ("slope:Broken-v0", r"Broken-v0 cannot be made: FileNotFoundError.*arm\.xml"),
         ("a:b:c", "a:b:c names no environment: MODULE:ID does"),
         (":Pendulum-v1", "names no environment"),
         (".json:Foo-v0", "names no environment"),
@@ -210,9 +162,9 @@ def test_who_asks_for_a_simulation_has_none(run: Path) -> None:
 def test_what_cannot_be_drawn_has_no_video_and_all_else(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = trained(data, tmp_path / "run", "--env", "test_foreign:Undrawn-v0", "--steps", "200")
+    run = trained(data, tmp_path / "run", "--env", "slope:Undrawn-v0", "--steps", "200")
     told = capsys.readouterr().out
-    assert "no video: test_foreign:Undrawn-v0 cannot be drawn: its pen is lost" in told
+    assert "no video: slope:Undrawn-v0 cannot be drawn: its pen is lost" in told
     assert "verdict" in told
     assert runs.finished(runs.read_manifest(run))
 
@@ -231,7 +183,7 @@ def test_actions_that_stand_for_less_are_refused(data: Path, tmp_path: Path) -> 
 
 
 def test_an_id_is_named_once(data: Path) -> None:
-    with pytest.raises(ValueError, match=r"--env names test_foreign:Slope-v0, and --env\.id"):
+    with pytest.raises(ValueError, match=r"--env names slope:Slope-v0, and --env\.id"):
         cli.parse(offline.Args, ["--env", NAME, "--env.id", "gymnasium:Pendulum-v1"])
 
 
@@ -247,3 +199,21 @@ def test_what_it_is_worth_is_told_of_data(
     )
     assert -10 < measured < 0
     assert abs(estimate - measured) < 0.5 * abs(measured) + 1
+
+
+def test_seeds_are_judged_in_turn_where_others_are_side_by_side(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, act = (
+        Foreign(NAME).world(),
+        policy.memoryless(lambda gain, obs, key: (gain * obs[:1], ())),
+    )
+    judged = lambda gain: play.judged(world, act, gain, 3).returns  # noqa: E731
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    together = jax.jit(host.over_seeds(judged, together=False))
+    found = together(np.array([-1.0, -0.1], np.float32))
+    assert found.shape == (2, 3)
+    alone = jax.jit(judged)(np.float32(-0.1))
+    np.testing.assert_allclose(found[1], alone, rtol=1e-5)
+    with pytest.raises(Exception, match="no vmap over seeds"):
+        jax.block_until_ready(jax.jit(host.over_seeds(judged))(np.array([-1.0, -0.1], np.float32)))
