@@ -35,7 +35,21 @@ def offline(args: Args) -> list[Measurement]:
             seeds = f"/{args.learners}-seeds" * (args.learners > 1)
             what = f"offline/{agent.replace('_', '')}{seeds}/vs-{name}"
             found.append(Measurement(what, "updates/s", mine, run, theirs))
-    return [*found, *(fraction(one, agent, args) for agent in ("iql", "td3bc", "cql"))]
+    found += [fraction(one, agent, args) for agent in ("iql", "td3bc", "cql")]
+    return [
+        *found,
+        Measurement("offline/memory", "bytes/byte of data", functools.partial(held, one)),
+    ]
+
+
+def held(one: Python, seed: int) -> Run:
+    """What a run holds more of as its data grow, by what they grow."""
+    small, large = (
+        one.run("-m", "benchmarks.memory", "--steps", steps, "--seed", seed)
+        for steps in (50_000, 2_000_000)
+    )
+    grown = large["value"] - small["value"]
+    return {"value": grown / (large["data"] - small["data"]), "small": small, "large": large}
 
 
 def fraction(one: Python, agent: str, args: Args) -> Measurement:

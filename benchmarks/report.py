@@ -14,7 +14,7 @@ import numpy as np
 import tyro
 from matplotlib.figure import Figure
 
-from benchmarks import collect, exports, figures, suite, tables
+from benchmarks import collect, exports, figures, going_on, suite, tables
 from benchmarks.collect import Collected
 from benchmarks.scores import Scores, gathered, score
 from benchmarks.suite import Suite, pairs_of
@@ -140,6 +140,7 @@ def contents(
     results = [
         tables.returns(scores), tables.aggregates(scores), tables.comparisons(scores, pairs),
         tables.decisions(scores, pairs, named.adastop if named else AdaStop()),
+        going_on.falls(scores), going_on.reached(scores, pairs),
         *([tables.missing(scores, named)] if named else []),
     ]  # fmt: skip
     making = [tables.runtimes(scores), tables.provenance(scores), tables.configurations(scores)]
