@@ -27,18 +27,23 @@ def falls(scores: Scores) -> Table:
         curves = np.array([run.curve for run in runs])
         scaled = 100 * scores.scaled(task, curves)
         change = (scaled - scaled[:, :1])[:, 1:]
-        worst, (low, high) = change.mean(0).argmin(), stats.interval_of_mean(change)
+        worst, (low, high) = (
+            change.mean(0).argmin(),
+            stats.interval_of_mean(change.mean(1)[:, None]),
+        )
         rows.append((
             task, agent, number(curves[:, 0].mean()),
-            f"{change[:, worst].mean():+.1f} [{low[worst]:+.1f}, {high[worst]:+.1f}]",
-            f"{change.min():+.1f}", f"{runs[0].steps[1 + worst]:,}",
+            f"{change.mean():+.1f} [{low[0]:+.1f}, {high[0]:+.1f}]",
+            f"{change[:, worst].mean():+.1f}", f"{runs[0].steps[1 + worst]:,}",
+            f"{change.min():+.1f}",
         ))  # fmt: skip
     note = (
-        "In hundredths of the range, against the evaluation before anything was learned online: "
-        "of all evaluations the lowest mean over seeds, its 95% bootstrap interval, the lowest of "
-        "any seed, and the environment steps where that mean is."
+        "In hundredths of the range, against the evaluation before anything was learned: the mean "
+        "of all evaluations after it, with its 95% bootstrap interval over seeds; the lowest of "
+        "them in the mean over seeds, and where; the lowest of any seed. The lowest of many is "
+        "below 0 by chance too."
     )
-    head = ("task", "agent", "began with", "lowest after", "of any seed", "at step")
+    head = ("task", "agent", "began with", "mean after", "lowest", "at step", "of any seed")
     return Table("Falls", head, rows, note)
 
 
@@ -51,14 +56,14 @@ def reached(scores: Scores, pairs: Sequence[Pair]) -> Table:
             if not runs or not len(theirs):
                 continue
             goal = theirs.mean()
-            found = sorted(x for run in runs if (x := _first(run, goal)))
+            found = sorted(x for run in runs if (x := _first(run, goal)) is not None)
             ends = f"{found[0]:,} to {found[-1]:,}" if found else "-"
             rows.append((
                 task, one, other, number(goal), f"{scores.runs[task, other][0].steps[-1]:,}",
                 f"{len(found)} of {len(runs)}", ends,
             ))  # fmt: skip
     head = ("task", "agent", "as", "its score", "after", "seeds that reach it", "at step")
-    note = "Environment steps of the first evaluation that is as high; least and most over seeds."
+    note = "Steps, as runs count them, at the first evaluation that is as high: least and most."
     return Table("As high as others", head, rows, note)
 
 

@@ -6,7 +6,7 @@ import sys
 from benchmarks.measurement import OURS, Args, Measurement
 from benchmarks.process import LONG, PEERS, Python, Run
 
-CORL, UNIFLORAL = ("iql", "td3bc", "cql", "awac"), ("iql", "td3_bc")
+CORL, UNIFLORAL = ("iql", "td3bc", "cql"), ("iql", "td3_bc")
 NEEDS = ("jax", "jaxlib", "flax", "optax", "distrax")
 
 

@@ -7,6 +7,7 @@ it counts as void: that it diverges was argued, and not known.
 
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -44,7 +45,9 @@ def run(words: str) -> None:
 
 def judged(name: str, case: dict[str, Any], data: Path, out: Path) -> dict[str, Any]:
     """What a run says of itself, and whether that is so."""
-    if not (out / "manifest.json").exists():
+    if not (out / "manifest.json").exists() or runs.read_manifest(out)["status"] == "running":
+        if out.exists():  # cut off: made anew, as a verdict is of a whole run
+            shutil.rmtree(out)
         given = f"--data {data} --out {out} --threads 1 --evals 0 --eval-episodes 4 --no-video"
         try:
             run(f"experiments.offline {case['words']} {given}")

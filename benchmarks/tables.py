@@ -105,6 +105,10 @@ def returns(scores: Scores) -> Table:
         rows.append((task, *cells))
     what = "last evaluation" if scores.last == 1 else f"mean of the last {scores.last} evaluations"
     note = f"Mean of the {what} over seeds, 95% bootstrap interval, and number of seeds."
+    if any(1 < len(runs) < 4 for runs in scores.runs.values()):
+        note += (
+            " Of three seeds or two that interval is from the least to the most, and too narrow."
+        )
     return Table(scores.what.capitalize(), ("task", *scores.agents), rows, note)
 
 

@@ -140,8 +140,8 @@ def check(args: Args, labelled: Dataset, unlabelled: Dataset) -> None:
 
 
 def known(data: Dataset) -> Known:
-    seen = inverse.around(data, np.arange(len(data.steps["reward"])))
-    return Known(seen, jnp.asarray(data.steps["action"]))
+    rows = inverse.recorded(data)
+    return Known(inverse.around(data, rows), jnp.asarray(data.steps["action"][rows]))
 
 
 def learn(args: Args, model: InverseDynamics, data: Known, held: Dataset) -> State:
@@ -192,8 +192,9 @@ def predicted(model: InverseDynamics, action_dim: int, state: State, seen: Seen)
 
 def worth(model: InverseDynamics, state: State, held: Dataset) -> Worth:
     """How near to their actions the labels of episodes come that the model never saw."""
-    action = held.steps["action"].astype(np.float64)
-    mse = float(((labels(model, state, held, action.shape[1]) - action) ** 2).mean())
+    rows, dim = inverse.recorded(held), held.steps["action"].shape[1]
+    action = held.steps["action"][rows].astype(np.float64)
+    mse = float(((labels(model, state, held, dim)[rows] - action) ** 2).mean())
     return Worth(mse, 1 - mse / max(float(action.var(0).mean()), 1e-8))
 
 

@@ -160,7 +160,7 @@ def recorded(oracle: Any, seed: int, episodes: int) -> dict[str, np.ndarray]:
     """Rows of episodes, as OGBench has them."""
     begun, lives = time.monotonic(), []
     for i in range(episodes):
-        lives.append(lived(oracle, seed + i))
+        lives.append(lived(oracle, int(np.random.SeedSequence([seed, i]).generate_state(1)[0])))
         if (i + 1) % max(episodes // 10, 1) == 0:
             print(f"         {i + 1} in {time.monotonic() - begun:.0f} s", flush=True)
     return {name: np.concatenate([life[name] for life in lives]) for name in lives[0]}
@@ -176,7 +176,8 @@ def lived(oracle: Any, seed: int) -> dict[str, np.ndarray]:
         action = np.clip(oracle.act(info), -1, 1)
         after, reward, terminated, truncated, info = oracle.env.step(action)
         over = terminated or truncated
-        oracle.go_on(info)
+        if not over:  # a goal that is met at last stays the episode's
+            oracle.go_on(info)
         row = {"observations": obs, "actions": action, "terminals": over, "rewards": reward}
         for name, x in (row | {"qpos": info["prev_qpos"], "success": info["success"]}).items():
             rows[name].append(x)

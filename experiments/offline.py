@@ -18,6 +18,7 @@ import numpy as np
 import envs
 from agents.iql import IQL
 from envs.simulation import Simulation
+from envs.task import Task
 from experiments import cli, host, start
 from experiments.host import Course, Plan, Run
 from rl import manifest, memory, record, rollout, runs
@@ -115,7 +116,9 @@ def course(args: Args, env: envs.World, data: Dataset, begins: start.Start) -> C
         facts={"data_sha256": data.facts[npz.HASH]} | begins.facts,
         given=(source, seen),
         start=begins.learners,
-        look=partial(look, verdict.bounds(parts["train"], args.agent.gamma)),
+        look=partial(
+            look, verdict.bounds(parts["train"], args.agent.gamma), args.sampler == Uniform()
+        ),
     )
 
 
@@ -126,10 +129,10 @@ def parted(args: Args, data: Dataset) -> dict[str, Dataset]:
     return dict(zip(("train", "held"), held_out.split(data, args.held_out, 0), strict=True))
 
 
-def look(within: tuple[float, float], log: record.Record) -> None:
+def look(within: tuple[float, float], alike: bool, log: record.Record) -> None:
     """Say of each seed what it says of itself, and what may mend it."""
     rows, seeds = runs.read_metrics(log.out), log.manifest["seeds"]
-    found = [verdict.judge(verdict.of_rows(rows, i), within) for i in range(len(seeds))]
+    found = [verdict.judge(verdict.of_rows(rows, i), within, alike) for i in range(len(seeds))]
     for seed, (word, why, mend) in zip(seeds, found, strict=True):
         print(f"verdict  {word}" + f" (seed {seed})" * (len(seeds) > 1) + f": {why}.")
         if mend:
@@ -167,16 +170,24 @@ def of_task(path: Path, found: Dataset, name: str, env: envs.World) -> Dataset:
     if made["task"] and made != asked:
         what = manifest.difference("its task", made, asked)
         raise ValueError(f"{path} was made of another task: {what}.")
-    if not isinstance(env, Simulation) and "action_low" in found.facts:
-        limits = [found.facts[f"action_{end}"] for end in ("low", "high")]
-        if not np.allclose(limits, [env.low, env.high]):
+    takes = limits(env)
+    if takes and not made["task"] and "action_low" in found.facts:
+        told = [found.facts[f"action_{end}"] for end in ("low", "high")]
+        if np.shape(told) == np.shape(takes) and not np.allclose(told, takes):
             raise ValueError(
-                f"{path} has actions of which -1 and 1 stand for {limits[0]} and {limits[1]}, and "
-                f"{name} takes {env.low.tolist()} to {env.high.tolist()}: tell convert, with --low "
-                "and --high."
+                f"{path} has actions of which -1 and 1 stand for {told[0]} and {told[1]}, and "
+                f"{name} takes {takes[0]} to {takes[1]}: tell convert, with --low and --high."
             )
     like = jax.eval_shape(env.reset, jax.random.key(0)).obs
     return dataset.fitted(str(path), found, like, env.action_dim)
+
+
+def limits(env: envs.World) -> tuple[list[float], list[float]] | None:
+    """What -1 and 1 of an action stand for, where they stand for a number each."""
+    if not isinstance(env, Simulation):
+        return env.low.tolist(), env.high.tolist()
+    spec, plain = env.task.spec, type(env.task).control is Task.control
+    return (list(spec.low), list(spec.high)) if plain and spec.rescale else None
 
 
 def check(args: Args, env: envs.World, data: Dataset) -> list[Args]:
@@ -186,6 +197,8 @@ def check(args: Args, env: envs.World, data: Dataset) -> list[Args]:
     check_agent(args.agent)
     if not 0 <= args.held_out < 1:
         raise ValueError(f"--held-out is {args.held_out}; it takes a share in [0, 1).")
+    if args.held_out:
+        held_out.counts(data, args.held_out)
     memory.require(2 * data.size, f"{args.data}", "take a part of it")
     if args.sampler != Uniform():
         args.sampler.weights(parted(args, data)["train"])

@@ -190,7 +190,7 @@ def test_a_log_s_rows_are_what_led_to_them(tmp_path: Path) -> None:
     wanted = 2 * (rows["targets"][1] - low) / (high - low) - 1
     np.testing.assert_allclose(data.steps["action"][0], wanted, atol=1e-6)
     np.testing.assert_array_equal(data.episodes["last_obs/qpos"][1], np.float32(rows["qpos"][8]))
-    assert data.facts["dt"] == pytest.approx(0.02)
+    assert data.facts["control_dt"] == pytest.approx(0.02)
     assert data.facts["reward"] == "none"
 
 

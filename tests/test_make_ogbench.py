@@ -36,21 +36,36 @@ def test_the_same_command_makes_the_same_data(name: Any, tmp_path: Path) -> None
     assert made[0].facts["scores"]["random"]["success"] == 0
     assert made[0].steps["truncated"].sum() == 2
     assert not made[0].steps["terminated"].any()
+    np.testing.assert_allclose(made[0].facts["goal"], oracle_of(name).goal[0], atol=1e-6)
+
+
+def oracle_of(name: str) -> Any:
+    """The oracle of a set's default task, whose episode has just begun."""
+    kind: Any = make_ogbench.Mover if name.startswith("cube") else make_ogbench.Walker
+    oracle = kind(Foreign(f"ogbench:{SETS[name]}-singletask-v0").made(), 0.0)
+    oracle.env.reset(seed=0)
+    return oracle
+
+
+def test_episodes_of_neighbouring_seeds_are_others() -> None:
+    """Sets that differ in their seed alone are joined, and held out of each other."""
+    oracle = oracle_of("pointmaze-medium-navigate")
+    one, other = (make_ogbench.recorded(oracle, seed, 3)["observations"] for seed in (0, 1))
+    assert not {x.tobytes() for x in one} & {x.tobytes() for x in other}
 
 
 @pytest.mark.parametrize("name", SETS)
 def test_rewards_and_observations_are_the_task_s_own(name: Any, tmp_path: Path) -> None:
     """An episode of the task itself, by its oracle, as OGBench tells it."""
-    task = Foreign(f"ogbench:{SETS[name]}-singletask-v0")
-    kind: Any = make_ogbench.Mover if name.startswith("cube") else make_ogbench.Walker
-    oracle = kind(task.made(), 0.0)
-    life = make_ogbench.lived(oracle, 5)
-    (goal, tolerance), at = oracle.goal, kind.at
-    found = make_ogbench.ogbench.made("it", life, {}, tuple(goal.tolist()), at, tolerance)
-    rows = len(life["rewards"]) - 1  # the last of which is no step of a set
-    np.testing.assert_array_equal(found.steps["reward"], life["rewards"][:rows])
-    np.testing.assert_array_equal(found.steps["mask"], life["success"][:rows] == 0)
-    np.testing.assert_array_equal(found.steps["obs"], life["observations"][:rows])
+    oracle = oracle_of(name)
+    (goal, tolerance), at = oracle.goal, oracle.at
+    goal, life = tuple(goal.tolist()), make_ogbench.lived(oracle, 5)
+    longer = {n: np.concatenate([x, x[-1:]]) for n, x in life.items()}  # the last row is no step
+    longer["terminals"][-2] = False
+    found = make_ogbench.ogbench.made("it", longer, {}, goal, at, tolerance)
+    np.testing.assert_array_equal(found.steps["reward"], life["rewards"])
+    np.testing.assert_array_equal(found.steps["mask"], life["success"] == 0)
+    np.testing.assert_array_equal(found.steps["obs"], life["observations"])
     assert life["success"][-1] == 1
 
 

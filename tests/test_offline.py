@@ -1,6 +1,5 @@
 """Learning from a dataset alone: what comes of it, what is refused, how a run goes on."""
 
-import json
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -182,7 +181,6 @@ def test_data_are_made_of_a_policy_and_of_chance(
     assert (
         policy.facts["scores"]["policy"]["return"] > 5 * policy.facts["scores"]["random"]["return"]
     )
-    assert json.dumps(policy.facts)
     assert len(sampling.source(policy, sampling.Uniform()).reward) == len(policy.steps["reward"])
     words = ["--env", "Hopper-v5", "--by", str(run), "--out", str(tmp_path / "d.npz")]
     args = cli.parse(make_data.Args, words)

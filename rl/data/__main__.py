@@ -107,13 +107,17 @@ def told(data: Dataset) -> Iterator[str]:
     facts, steps, lengths = data.facts, data.steps, data.episodes["length"]
     yield f"format     {facts.get('format', 'ours')}"
     yield f"episodes   {len(lengths):,}"
-    seconds = f", {len(steps['reward']) * facts['dt']:,.1f} s" if "dt" in facts else ""
+    dt = facts.get("control_dt")
+    seconds = f", {len(steps['reward']) * dt:,.1f} s" if dt else ""
     yield f"steps      {len(steps['reward']):,}{seconds}, {data.size / 1e6:,.1f} MB"
     seen = data.parts("obs") | data.parts("action")
     width = max(map(len, [*seen, " " * 10]))
     for name, x in seen.items():
-        low, high = faults.extremes(x)
-        yield f"{name:{width}} {x.dtype}{list(x.shape[1:])} {low.min():.4g} to {high.max():.4g}"
+        span = "no numbers"
+        if x.size:
+            low, high = faults.extremes(x)
+            span = f"{low.min():.4g} to {high.max():.4g}"
+        yield f"{name:{width}} {x.dtype}{list(x.shape[1:])} {span}"
     if not data.has_actions:
         yield f"{'action':{width}} none: {dataset.MEND}"
     if facts.get("action_low") is not None:
@@ -198,7 +202,8 @@ def plot(args: Plot) -> None:
         for i in range(min(action.shape[1], 12)):
             axes[1, 0].hist(action[:, i], edges, histtype="step", label=f"{i}")
         axes[1, 0].legend(title="axis", fontsize=7, ncols=2)
-    (name, x), *_ = sorted(data.parts("obs").items(), key=lambda part: part[1].ndim != 2)
+    seen = sorted(data.parts("obs").items(), key=lambda part: part[1].ndim != 2 or not part[1].size)
+    name, x = seen[0]
     flat = x.reshape(len(x), -1)[:, :COLUMNS]
     for ax, number in zip(axes[1, 1:], np.argsort(data.sums())[[0, -1]], strict=True):
         start, length = data.starts[number], min(data.episodes["length"][number], TRACE)

@@ -178,7 +178,8 @@ def gathered(
 ) -> Dataset:  # fmt: skip
     """The dataset of `rows` [R] of episodes one after another, of which each has `lengths` rows.
 
-    The last row of an episode tells what was seen after it; where `keeps` [E] it is a step too.
+    The last row of an episode tells what was seen after it; where `keeps` [E] it is a step too, and
+    stands for what nobody saw after it.
     """
     last = np.cumsum(lengths) - 1
     kept = np.ones(len(rows["action"]), bool)
@@ -198,6 +199,8 @@ def gathered(
     facts = bounds(limits, steps["action"].shape[1]) | facts
     if cut := int((~over.terminated & ~over.truncated).sum()):
         facts["cut"] = cut  # episodes
+    if (keeps & alive).any():
+        facts["last_obs"] = dataset.UNSEEN
     if len(alive) > len(long):
         facts["dropped_episodes"] = len(alive) - len(long)
     return finished(where, steps, {"length": long.astype(np.int64)} | lasts, over, facts)

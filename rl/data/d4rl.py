@@ -35,7 +35,7 @@ def read(path: Path, horizon: int | None = None, limits: Limits = (-1, 1)) -> Da
     jumps = np.zeros(count, bool)
     if after is not None:
         gap = np.abs(after[:-1] - obs[1:]) > JUMP * (1 + np.abs(obs[1:]))
-        jumps[:-1] = gap.reshape(count - 1, -1).any(1)
+        jumps[:-1] = gap.any(tuple(range(1, gap.ndim)))
         if jumps.mean() > SHUFFLED:
             raise Refused(
                 f"{where} has next_observations that are not those of the rows after: its rows are "
@@ -56,7 +56,8 @@ def read(path: Path, horizon: int | None = None, limits: Limits = (-1, 1)) -> Da
     found = canonical.gathered(where, rows, lengths, ends, keeps, limits, facts)
     if after is None:
         return found
-    return found._replace(episodes=found.episodes | {"last_obs": after[last]})
+    seen = {name: x for name, x in found.facts.items() if name != "last_obs"}
+    return found._replace(episodes=found.episodes | {"last_obs": after[last]}, facts=seen)
 
 
 def _timeouts(

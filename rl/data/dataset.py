@@ -18,6 +18,8 @@ ALIGNED = 64  # bytes, as XLA wants its arrays on a CPU
 EPISODE = "episode/"  # before the names of what episodes have, beside those of steps
 ROUNDING = 1e-5  # that an action may leave its range by
 NONE = "none"  # what facts tell of "action" where none were recorded
+UNSEEN = "unseen where terminated"  # and of "last_obs", where it is the observation before, again
+FLAGS = "terminated", "truncated", "mask"
 MEND = "python -m experiments.label labels such episodes"
 
 
@@ -74,10 +76,10 @@ class Dataset(NamedTuple):
     def chosen(self, which: np.ndarray) -> "Dataset":
         """The episodes `which` (indices or [E] bool), in that order."""
         which = np.flatnonzero(which) if which.dtype == bool else which
-        spans = zip(
-            self.starts[which].tolist(), self.episodes["length"][which].tolist(), strict=True
-        )
-        rows = np.concatenate([np.arange(first, first + length) for first, length in spans])
+        if not len(which):
+            raise ValueError("No episode is chosen.")
+        firsts, lengths = self.starts[which], self.episodes["length"][which]
+        rows = np.concatenate([np.arange(a, a + b) for a, b in zip(firsts, lengths, strict=True)])
         return Dataset(
             {name: taken(x, rows) for name, x in self.steps.items()},
             {name: x[which] for name, x in self.episodes.items()},
@@ -213,20 +215,26 @@ def check(where: str, found: Dataset) -> None:
         if len(x) != len(lengths):
             raise ValueError(f"{where} has {len(x)} of {name}; it has {len(lengths)} episodes.")
         if x.dtype.kind == "f" and (wrong := unsound(x)).any():
-            raise ValueError(
-                f"{where} has a {name} that is no finite number, of episode {wrong.argmax()}."
-            )
-    if wanting := {"reward", "terminated", "truncated"} - found.steps.keys():
-        raise ValueError(f"{where} has no {min(wanting)}.")
+            what = f"{name} that is no finite number, of episode {wrong.argmax()}"
+            raise ValueError(f"{where} has a {what}.")
+    for name in ("reward", *FLAGS):
+        if (x := found.steps.get(name)) is None:
+            raise ValueError(f"{where} has no {name}.")
+        if name in FLAGS and (x.dtype != bool or x.ndim != 1):
+            raise ValueError(f"{where} has {name} of {x.dtype}{list(x.shape)}; bool [S] belongs.")
     if found.has_actions == (found.facts.get("action") == NONE):
         lacks = 'no action, and its facts do not say "action": "none"'
         how = "an action, and its facts deny it" if found.has_actions else lacks
         raise ValueError(f"{where} has {how}.")
-    if not found.parts("obs"):
+    if not (seen := found.parts("obs")):
         raise ValueError(f"{where} has no obs.")
+    for name, x in seen.items():
+        last = found.episodes.get(f"last_{name}", np.zeros(0, object))
+        if (last.shape[1:], last.dtype) != (x.shape[1:], x.dtype):
+            kinds = [f"{x.dtype}{list(x.shape[1:])}" if x.size else "none" for x in (x, last)]
+            raise ValueError(f"{where} has {name} of {kinds[0]}, and {kinds[1]} of last_{name}.")
     over = found.steps["terminated"] | found.steps["truncated"]
-    last = np.zeros(count, bool)
-    last[starts + lengths - 1] = True
+    last = np.isin(np.arange(count), starts + lengths - 1)
     if (wrong := over != last).any():
         how = "goes on after" if over[wrong.argmax()] else "does not end with"
         raise ValueError(f"{where} has an episode that {how} its {first(wrong)}.")

@@ -17,7 +17,8 @@ AGAIN = 0.01  # share of steps that are the one before, all over
 def found(data: Dataset) -> Iterator[str]:
     """Sentences on observations, actions, rewards and episodes, in that order."""
     for name, x in data.parts("obs").items():
-        yield from _of_observations(name, x)
+        if x.size:
+            yield from _of_observations(name, x)
     if data.has_actions:
         yield from _of_actions(data.steps["action"])
     if data.facts.get("reward") == "none":

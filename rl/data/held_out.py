@@ -14,19 +14,25 @@ from rl.types import Array, Key, Metrics, Transition
 STEPS = 2_048  # of each side, that are looked at
 
 
-def split(data: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]:
-    """The episodes to learn from and those held out, at least one of each, drawn by `seed`."""
+def counts(data: Dataset, share: float) -> tuple[int, int]:
+    """How many episodes there are, and how many of them are held out: some, not all."""
     count = len(data.episodes["length"])
     held = min(max(round(share * count), 1), count - 1)
     if held < 1:
         raise ValueError("One episode cannot be held out of itself: --held-out 0, or more data.")
+    return count, held
+
+
+def split(data: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]:
+    """The episodes to learn from and those held out, at least one of each, drawn by `seed`."""
+    count, held = counts(data, share)
     order = np.random.default_rng(seed).permutation(count)
     return data.chosen(np.sort(order[held:])), data.chosen(np.sort(order[:held]))
 
 
 def glimpse(source: Source, key: Key) -> Transition:
-    """Some of its steps, each as often as any other [STEPS, ...]."""
-    drawn = sampling.sample(source._replace(law=()), key, STEPS, 1)
+    """Some of its steps, as often as they are drawn [STEPS, ...]."""
+    drawn = sampling.sample(source, key, STEPS, 1)
     return jax.tree.map(lambda x: x[:, 0], drawn)
 
 

@@ -14,7 +14,7 @@ import optax
 
 from rl import norm
 from rl.data import sampling
-from rl.data.dataset import Dataset
+from rl.data.dataset import UNSEEN, Dataset
 from rl.nets import TanhMean, apply, normal_logp
 from rl.train import Trainable, descend, sound, trainable
 from rl.types import Array, Key, Metrics, Obs, Params, view
@@ -116,6 +116,12 @@ def around(data: Dataset, rows: np.ndarray) -> Seen:
         obs=jnp.asarray(flat(obs, rows)),
         next_obs=jnp.asarray(np.where(ends[:, None], flat(last, episode), after)),
     )
+
+
+def recorded(data: Dataset) -> np.ndarray:
+    """The steps after which something was seen."""
+    unseen = data.facts.get("last_obs") == UNSEEN
+    return np.flatnonzero(~data.steps["terminated"] | (not unseen))
 
 
 def watched(data: Dataset, last: bool = False) -> Obs:

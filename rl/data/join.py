@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from rl import manifest
+from rl import manifest, memory
 from rl.data import dataset
 from rl.data.canonical import Refused
 from rl.data.dataset import Dataset
@@ -23,12 +23,20 @@ def joined(named: dict[str, Dataset], episodes: tuple[int, ...] = ()) -> Dataset
     counts = zip(named.items(), episodes or [0] * len(named), strict=True)
     parts = {name: first(name, data, count) for (name, data), count in counts}
     (name, one), *others = parts.items()
+    size = sum(data.size for data in parts.values())
+    memory.require(size, ", ".join(named), "--episodes joins some of the episodes of each")
     for other, data in others:
         same(name, one, other, data)
+    hashes: dict[str, str] = {}
+    for name, data in parts.items():
+        if (twin := hashes.setdefault(data.sha256, name)) != name:
+            raise Refused(f"{twin} and {name} cannot be joined: they hold the same episodes.")
     kept = set.intersection(*(set(data.episodes) for data in parts.values())) - {PART}
     facts: dict[str, Any] = {n: one.facts[n] for n in COMMON if n in one.facts}
     if not one.has_actions:
         facts["action"] = dataset.NONE
+    if any(data.facts.get("last_obs") == dataset.UNSEEN for data in parts.values()):
+        facts["last_obs"] = dataset.UNSEEN
     facts["parts"] = [
         told(data.facts) | {"episodes": len(part.starts)}
         for data, part in zip(named.values(), parts.values(), strict=True)
@@ -61,8 +69,6 @@ def same(name: str, one: Dataset, other: str, data: Dataset) -> None:
         if (mine := one.facts.get(fact)) != (theirs := data.facts.get(fact)):
             what = manifest.difference(fact, mine, theirs)
             raise Refused(f"{name} and {other} cannot be joined: {what}.")
-    if len(one.starts) == len(data.starts) and one.sha256 == data.sha256:
-        raise Refused(f"{name} and {other} cannot be joined: they hold the same episodes.")
     if one.has_actions != data.has_actions:
         without, has = (other, name) if one.has_actions else (name, other)
         raise Refused(

@@ -176,7 +176,7 @@ def _facts(path: Path, about: dict[str, Any], used: set[str]) -> dict[str, Any]:
     facts = {"format": "lerobot", "files": canonical.hashed(path, files)}
     facts |= {n: about[n] for n in ("codebase_version", "robot_type", "features") if n in about}
     if about.get("fps"):
-        facts["dt"] = 1 / about["fps"]  # s
+        facts["control_dt"] = 1 / about["fps"]  # s
     if left := sorted(about["features"].keys() - used):
         facts["left_out"] = left
     if (tasks := path / "meta/tasks.parquet").is_file():

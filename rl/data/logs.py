@@ -41,9 +41,9 @@ def read_log(path: Path, limits: Limits | None = None) -> Dataset:
     facts: dict[str, Any] = {"format": "bridge log", "files": canonical.hashed(path.parent, [path])}
     inner = np.diff(canonical.column(where, "time", arrays["time"], count))[np.diff(number) == 0]
     if len(inner):
-        facts["dt"] = float(np.median(inner))  # s
-        if not np.isclose(inner, facts["dt"], rtol=1e-3).all():
-            raise Refused(f"{where} lacks rows: its steps are not all of {facts['dt']:g} s.")
+        dt = facts["control_dt"] = float(np.median(inner))  # s
+        if not np.isclose(inner, dt, rtol=1e-3).all():
+            raise Refused(f"{where} lacks rows: its steps are not all of {dt:g} s.")
     if limits is None:
         if not np.isfinite(arrays["targets"]).all():
             raise Refused(f"{where} has targets that are no finite number.")
@@ -57,7 +57,8 @@ def read_log(path: Path, limits: Limits | None = None) -> Dataset:
 def read_replay(path: Path) -> Dataset:
     """The dataset of a run's replay, or of a run's folder; an episode is of one seed and world.
 
-    Actions are clipped to [-1, 1], as a task does with what a policy gives.
+    Actions are clipped to [-1, 1], as a task does with what a policy gives; rewards are the task's,
+    whatever the run learned from.
     """
     folder = path / "replay" if (path / "replay").is_dir() else path
     rows = _blocks(folder)
@@ -77,6 +78,7 @@ def read_replay(path: Path) -> Dataset:
     episodes |= {"seed": stream // worlds, "world": stream % worlds}
     facts = {"format": "replay", "seeds": seeds, "worlds": worlds} | _run(folder.parent)
     facts["files"] = canonical.hashed(folder, [found for _, _, found in _listed(folder)])
+    steps["reward"] = _of_task(str(folder), steps["reward"], facts.get("config", {}))
     if left:
         facts["left_out"] = left
     ends = Ends(steps["terminated"][last], steps["truncated"][last])
@@ -84,6 +86,16 @@ def read_replay(path: Path) -> Dataset:
         facts["cut"] = cut  # episodes
     found = dataset.compact(steps, episodes, facts, str(folder))
     return canonical.finished(str(folder), found.steps, found.episodes, ends, facts)
+
+
+def _of_task(where: str, reward: np.ndarray, config: dict[str, Any]) -> np.ndarray:
+    """Rewards before the run scaled and shifted them."""
+    scale, shift = config.get("reward_scale", 1.0), config.get("reward_shift", 0.0)
+    if (scale, shift) == (1, 0):
+        return reward
+    if scale == 0:
+        raise Refused(f"{where} is of a run with --reward-scale 0: the rewards are lost.")
+    return ((reward.astype(np.float64) - shift) / scale).astype(np.float32)
 
 
 def _run(run: Path) -> dict[str, Any]:

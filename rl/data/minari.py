@@ -151,11 +151,22 @@ def _columns(episodes: list[dict[str, Any]], ours: bool) -> dict[str, np.ndarray
         values = [np.asarray(e["about"].get(name, "")) for e in episodes]
         alike = len({(x.dtype, x.shape) for x in values}) == 1 and values[0].dtype.kind in "fiub"
         if alike and name != "id" and not name.startswith("rewards_"):
-            found["length" if name == "total_steps" else name] = np.stack(values)
+            x = np.stack(values)
+            is_flag = name == "success" and np.isin(x, (0, 1)).all()  # JSON may have it as a number
+            found["length" if name == "total_steps" else name] = x.astype(bool) if is_flag else x
     told = [e["infos"].get("infos/success") for e in episodes]
     if not ours and "success" not in found and all(x is not None for x in told):
         found["success"] = np.array([bool(np.any(x)) for x in told])
     return found
+
+
+def _narrow(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Observations and rewards as readers have them."""
+    kinds = "obs", "reward"
+    return {
+        n: canonical.narrowed(x) if n.removeprefix("last_").split("/")[0] in kinds else x
+        for n, x in arrays.items()
+    }
 
 
 def check_name(path: Path) -> None:
@@ -174,6 +185,7 @@ def write(path: Path, data: Dataset) -> str:
     """
     check_name(path)
     dataset.check(str(path), data)
+    data = Dataset(_narrow(data.steps), _narrow(data.episodes), data.facts)  # as it will be read
     if path.exists():
         raise Refused(f"{path} is there already: name another folder, or delete it.")
     if not data.has_actions:

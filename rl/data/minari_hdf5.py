@@ -70,7 +70,8 @@ def write(path: Path, data: Dataset, extra: list[str]) -> None:
             group, rows = file.create_group(f"episode_{number}"), slice(start, start + length)
 
             def put(name: str, x: np.ndarray, group: Any = group) -> None:
-                group.create_dataset(name, data=x, chunks=x.shape, fletcher32=True)
+                whole = {"chunks": x.shape, "fletcher32": True} if x.size else {}
+                group.create_dataset(name, data=x, **whole)
 
             for name in data.parts("obs"):
                 last = data.episodes[f"last_{name}"][number]

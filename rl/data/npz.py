@@ -80,10 +80,10 @@ def read(path: Path) -> Dataset:
     found = Dataset(steps, episodes, facts)
     if facts.get(HASH) != found.sha256:
         raise ValueError(f"{path} is damaged: it does not hold what its hash is of. Make it again.")
+    if facts.get("schema", 1) < 2:
+        found = dataset.compact(steps, episodes, facts, str(path))
     dataset.check(str(path), found)
-    return (
-        dataset.compact(steps, episodes, facts, str(path)) if facts.get("schema", 1) < 2 else found
-    )
+    return found
 
 
 def mapped(path: Path) -> dict[str, np.ndarray]:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rl.data.dataset import Dataset
+from rl.data.dataset import NONE, Dataset
 from rl.data.join import PART
 from rl.train import sound
 from rl.types import Array, Key, Obs, Transition
@@ -37,6 +37,16 @@ class Law(NamedTuple):
     alias: Array  # [E] int32
 
 
+FITTED = 5  # episodes for each number that returns are fitted by
+
+
+def merits(data: Dataset) -> np.ndarray:
+    """Returns of episodes [E]; ValueError where the data tell no rewards."""
+    if data.facts.get("reward") == NONE:
+        raise ValueError("The data tell no rewards, so no episode is better: leave --sampler out.")
+    return data.sums()
+
+
 @dataclass(frozen=True)
 class Uniform:
     """Every step as often as any other."""
@@ -61,13 +71,18 @@ class Weighted:
         sound(self, temperature=(self.temperature > 0, "a number above 0"))
 
     def weights(self, data: Dataset) -> np.ndarray:
-        good = data.sums()
+        good = merits(data)
         if self.by == "advantage":
             starts = [x[data.starts].reshape(len(good), -1) for x in data.parts("obs").values()]
             design = np.concatenate([*starts, np.ones((len(good), 1))], 1).astype(np.float64)
+            if len(good) < (needed := FITTED * design.shape[1]):
+                what = f"{design.shape[1] - 1} numbers of a first observation"
+                why = f"To tell returns by {what} takes {needed} episodes, not {len(good)}"
+                raise ValueError(f"{why}: --sampler.by return.")
             good = good - design @ np.linalg.lstsq(design, good)[0]
-        spread = good.max() - good.min()
-        if spread <= 1e-9 * max(np.abs(data.sums()).max(), 1):  # what rounding leaves is no merit
+        if (spread := np.ptp(good)) <= 1e-9 * max(
+            np.abs(merits(data)).max(), 1
+        ):  # what rounding leaves is no merit
             return np.ones(len(good))
         return np.exp((good - good.max()) / (self.temperature * spread))
 
@@ -82,11 +97,9 @@ class Top:
         sound(self, share=(0 < self.share <= 1, "a share in (0, 1]"))
 
     def weights(self, data: Dataset) -> np.ndarray:
-        returns = data.sums()
-        count = max(int(self.share * len(returns)), 1)
-        weights = np.zeros(len(returns))
-        weights[np.argsort(-returns, kind="stable")[:count]] = 1
-        return weights
+        returns = merits(data)
+        best = np.argsort(-returns, kind="stable")[: max(int(self.share * len(returns)), 1)]
+        return np.isin(np.arange(len(returns)), best).astype(float)
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ MENDS: dict[Word, str] = {
     "healthy": "",
     "diverging": "hold it closer to the data (more --agent.penalty, .actor-bc or .critic-bc, less "
     ".alpha or .beta), slow its targets (less --agent.tau or .lr), or lower --agent.gamma.",
-    "overfitting": "end earlier, when what is held out was at its best; or use --agent.dropout, a "
-    "smaller --agent.hidden, or more data.",
+    "overfitting": "end earlier, when what is held out was at its best; or use a smaller "
+    "--agent.hidden, more data, or --agent.dropout where it has one.",
     "underfitting": "train longer (--steps), faster (more --agent.lr, or .critic-lr where it has "
     "one) or with larger networks (.hidden, .critic-hidden); where it is held to the data, hold it "
     "less (less .penalty, .actor-bc or .critic-bc, more .alpha or .beta).",
@@ -48,8 +48,9 @@ def bounds(data: Dataset, gamma: float) -> tuple[float, float]:
     return float(min(reward.min(), 0)) * steps, float(max(reward.max(), 0)) * steps
 
 
-def judge(seen: Series, within: tuple[float, float]) -> Verdict:
-    """The verdict on one seed; `within` are the `bounds` of its data."""
+def judge(seen: Series, within: tuple[float, float], alike: bool = True) -> Verdict:
+    """The verdict on one seed; `within` are the `bounds` of its data, and what is held out is
+    `alike` unless a sampler draws some of what is learned from more often."""
     if not {"train_distance", "held_distance"} <= seen.keys() or len(seen["train_distance"]) < LAST:
         return _of("unknown", "there is too little to look at")
     for word, looks in (
@@ -57,8 +58,12 @@ def judge(seen: Series, within: tuple[float, float]) -> Verdict:
         ("overfitting", _overfitting),
         ("underfitting", _underfitting),
     ):
-        if why := looks(seen, within):
+        if (alike or word != "overfitting") and (why := looks(seen, within)):
             return _of(word, why)
+    if not alike:
+        return _of(
+            "healthy", "of what it draws it has learned; what is held out is drawn otherwise"
+        )
     return _of("healthy", "beliefs, errors and actions are alike on what is held out")
 
 
