@@ -155,7 +155,7 @@ def test_observations_are_scaled_by_the_data_s_moments_and_dropout_is_of_learnin
     assert len({float(agent.update(state, seen, key)[1]["actor_loss"]) for key in keys}) == 2
 
 
-LENGTHS = np.array([4, 1, 6, 3, 5, 2])
+LENGTHS, STEPS = np.tile([4, 1, 6, 3, 5, 2], 3), 63
 SAMPLERS = {
     "advantage": (sampling.Weighted("advantage", 0.5), {"temperature": 0.5}),
     "return": (sampling.Weighted("return", 0.5), {"temperature": 0.5}),
@@ -163,16 +163,16 @@ SAMPLERS = {
 }
 
 
-def recorded(columns: int = 1) -> Dataset:
-    """Six episodes: one is of a single step, one has a step in its middle that nothing follows."""
+def recorded() -> Dataset:
+    """Some are of a single step, and one has a step in its middle that nothing follows."""
     rng, count, ends = np.random.default_rng(0), LENGTHS.sum(), LENGTHS.cumsum() - 1
     over = np.isin(np.arange(count), ends)
     terminated = over & (np.arange(count) % 2 == 0)
     mask = ~terminated
     mask[6] = False
     draw = lambda *shape: rng.normal(size=shape).astype("f4")  # noqa: E731
-    obs = {"obs/policy": draw(count, columns), "obs/world/raw": draw(count, 1)}
-    last = {"last_obs/policy": draw(6, columns), "last_obs/world/raw": draw(6, 1)}
+    obs = {"obs/policy": draw(count, 1), "obs/world/raw": draw(count, 1)}
+    last = {f"last_{name}": draw(len(LENGTHS), 1) for name in obs}
     steps = {"action": draw(count, 2), "reward": draw(count), "terminated": terminated}
     steps |= {"truncated": over & ~terminated, "mask": mask}
     return Dataset(steps | obs, {"length": LENGTHS} | last, {})
@@ -209,12 +209,12 @@ def test_a_window_ends_where_its_episode_does() -> None:
 
 
 def test_episodes_whose_starts_explain_their_returns_are_alike() -> None:
-    """As many numbers in an observation as there are episodes: a line meets every return, and what
-    rounding leaves must not be taken for an advantage."""
-    data = recorded(columns=8)
-    weights = sampling.Weighted("advantage", 0.1).weights(data)[data.episode]
-    probability = wanted_law(data, "advantage", temperature=0.1)
-    np.testing.assert_allclose(weights / weights.sum(), probability, atol=1e-6)
+    """What rounding leaves of a line that meets every return must not be taken for an advantage."""
+    one, other = (data := recorded()).parts("obs").values()
+    data.steps["reward"] = np.zeros(STEPS, "f4")
+    data.steps["reward"][data.starts] = (2 * one - other + 3)[data.starts, 0]
+    weights = sampling.Weighted("advantage", 0.1).weights(data)
+    np.testing.assert_array_equal(weights, weights[0])
 
 
 POSITIVE = st.floats(-12, 12).map(lambda x: 10.0**x)
@@ -233,16 +233,16 @@ def test_a_table_of_aliases_is_its_law(masses: list[tuple[float, int]], some: fl
 
 
 def test_windows_are_those_of_a_loop_and_uniform_is_over_steps() -> None:
-    data, aux = recorded(), {"return": np.arange(21.0, dtype="f4")}
+    data, aux = recorded(), {"return": np.arange(STEPS, dtype="f4")}
     source = sampling.source(data, sampling.Uniform(), aux)
-    count = np.bincount(sampling.places(source, KEY, 40_000), minlength=21)
-    assert (abs(count / 40_000 - 1 / 21) < 4.5 * np.sqrt(1 / 21 / 40_000)).all()
-    found = named(sampling.windows(source, jnp.arange(21), 3))
+    count = np.bincount(sampling.places(source, KEY, 40_000), minlength=STEPS)
+    assert (abs(count / 40_000 - 1 / STEPS) < 4.5 * np.sqrt(1 / STEPS / 40_000)).all()
+    found = named(sampling.windows(source, jnp.arange(STEPS), 3))
     ends, steps = LENGTHS.cumsum() - 1, data.steps | {"aux/return": aux["return"]}
     steps["terminated"] = ~steps.pop("mask")
     for name, own in [(x, x.replace("next_obs", "obs")) for x in found]:
-        for at, k in np.ndindex(21, 3):
-            row = min(at + k, 20)
+        for at, k in np.ndindex(STEPS, 3):
+            row = min(at + k, STEPS - 1)
             wanted = steps[own][row]
             if name != own:
                 over = data.episodes[f"last_{own}"][np.searchsorted(ends, row)]

@@ -80,7 +80,7 @@ class Weighted:
                 why = f"To tell returns by {what} takes {needed} episodes, not {len(good)}"
                 raise ValueError(f"{why}: --sampler.by return.")
             good = good - design @ np.linalg.lstsq(design, good)[0]
-        if (spread := np.ptp(good)) <= 1e-9 * max(
+        if (spread := np.ptp(good)) <= 1e-6 * max(
             np.abs(merits(data)).max(), 1
         ):  # what rounding leaves is no merit
             return np.ones(len(good))
