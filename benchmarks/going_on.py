@@ -27,10 +27,8 @@ def falls(scores: Scores) -> Table:
         curves = np.array([run.curve for run in runs])
         scaled = 100 * scores.scaled(task, curves)
         change = (scaled - scaled[:, :1])[:, 1:]
-        worst, (low, high) = (
-            change.mean(0).argmin(),
-            stats.interval_of_mean(change.mean(1)[:, None]),
-        )
+        worst = change.mean(0).argmin()
+        low, high = stats.interval_of_mean(change.mean(1)[:, None])
         rows.append((
             task, agent, number(curves[:, 0].mean()),
             f"{change.mean():+.1f} [{low[0]:+.1f}, {high[0]:+.1f}]",

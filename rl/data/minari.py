@@ -152,7 +152,8 @@ def _columns(episodes: list[dict[str, Any]], ours: bool) -> dict[str, np.ndarray
         alike = len({(x.dtype, x.shape) for x in values}) == 1 and values[0].dtype.kind in "fiub"
         if alike and name != "id" and not name.startswith("rewards_"):
             x = np.stack(values)
-            is_flag = name == "success" and np.isin(x, (0, 1)).all()  # JSON may have it as a number
+            # JSON may have a flag as a number.
+            is_flag = name == "success" and not ours and np.isin(x, (0, 1)).all()
             found["length" if name == "total_steps" else name] = x.astype(bool) if is_flag else x
     told = [e["infos"].get("infos/success") for e in episodes]
     if not ours and "success" not in found and all(x is not None for x in told):

@@ -71,7 +71,7 @@ class Weighted:
         sound(self, temperature=(self.temperature > 0, "a number above 0"))
 
     def weights(self, data: Dataset) -> np.ndarray:
-        good = merits(data)
+        good = returns = merits(data)
         if self.by == "advantage":
             starts = [x[data.starts].reshape(len(good), -1) for x in data.parts("obs").values()]
             design = np.concatenate([*starts, np.ones((len(good), 1))], 1).astype(np.float64)
@@ -80,9 +80,8 @@ class Weighted:
                 why = f"To tell returns by {what} takes {needed} episodes, not {len(good)}"
                 raise ValueError(f"{why}: --sampler.by return.")
             good = good - design @ np.linalg.lstsq(design, good)[0]
-        if (spread := np.ptp(good)) <= 1e-6 * max(
-            np.abs(merits(data)).max(), 1
-        ):  # what rounding leaves is no merit
+        spread = np.ptp(good)
+        if spread <= 1e-6 * max(np.abs(returns).max(), 1):  # what rounding leaves is no merit
             return np.ones(len(good))
         return np.exp((good - good.max()) / (self.temperature * spread))
 
