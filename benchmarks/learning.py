@@ -84,7 +84,7 @@ def main(args: Args) -> None:
         state, _ = jax.block_until_ready(ready(state, keys(repeat * args.seeds), source))
         rates.append(args.seeds * rounds * agent.delay / (time.perf_counter() - begun))
     told = {"value": statistics.median(rates), "rates": rates, "compile_s": compile_s}
-    print(json.dumps(told))
+    print(json.dumps(told | {"device": jax.devices()[0].device_kind}))
 
 
 if __name__ == "__main__":

@@ -97,8 +97,9 @@ class Python:
         program = shutil.which(self.path)
         if program is None:
             raise self.failed("is not there")
-        # Both sides on CPU; a peer must not import our packages in the place of its own.
-        env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"JAX_PLATFORMS": "cpu"}
+        # Both sides on CPU unless JAX_PLATFORMS says otherwise; a peer must not import our packages
+        # in the place of its own.
+        env = {"JAX_PLATFORMS": "cpu"} | {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
         command = [os.path.abspath(program), *map(str, argv)]
         try:
             done = subprocess.run(

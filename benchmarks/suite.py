@@ -5,7 +5,7 @@ import json
 import re
 import tomllib
 from contextlib import redirect_stderr
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -47,6 +47,7 @@ class Agent:
     script: str = ""  # a file of benchmarks/peers, and first words of its command line
     published: str = ""  # an entry of published.json
     flags: Flags = field(default_factory=dict)
+    on: dict[str, Flags] = field(default_factory=dict)  # and on one task, by its name
     words: tuple[str, ...] = ()  # that follow the flags, such as agent.head:hl-gauss
     steps: int = 0  # environment steps; 0: the suite's
     steps_per_s: float = 0.0  # about, of a run, for an estimate where none is done; 0: not known
@@ -109,12 +110,12 @@ def _filled(kind: type, table: Any, where: str) -> Any:
 def _value(hint: Any, value: Any, where: str) -> Any:
     if hint == Flags:
         return settings(value, where)
-    if hint is AdaStop:
-        return _filled(AdaStop, value, where)
+    if isinstance(hint, type) and is_dataclass(hint):
+        return _filled(hint, value, where)
     if getattr(hint, "__origin__", None) is dict:
         if not isinstance(value, dict):
             raise ValueError(f"{where} takes a table, not {value!r}.")
-        return {name: _filled(hint.__args__[1], x, f"{where}.{name}") for name, x in value.items()}
+        return {name: _value(hint.__args__[1], x, f"{where}.{name}") for name, x in value.items()}
     value = _tuples(value)
     value = float(value) if hint is float and type(value) is int else value
     if isinstance(value, bool) and hint in (int, float):
@@ -160,6 +161,8 @@ def check(suite: Suite, where: str) -> None:
             raise ValueError(f"{at}: a name has letters, digits and -_.,=+ alone, no sign first.")
         if sum(map(bool, (agent.experiment, agent.script, agent.published))) != 1:
             raise ValueError(f"{at} takes one of experiment, script and published.")
+        if unknown := sorted(agent.on.keys() - suite.tasks.keys()):
+            raise ValueError(f"{at}.on names {unknown[0]}; there is no such task.")
         if agent.published and suite.score != "return":
             raise ValueError(f"{at}: returns are published, and the suite scores {suite.score}.")
         for task in suite.tasks:
@@ -201,7 +204,8 @@ def published(name: str, steps: int, task: str, where: str) -> list[float]:
 def resolve(suite: Suite, name: str, task: str) -> tuple[str, tuple[str, ...], str]:
     """Program, words and the hash of the resolved configuration of an agent on a task."""
     agent = suite.agents[name]
-    flags = suite.tasks[task].flags | agent.flags if agent.experiment else agent.flags
+    own = agent.flags | agent.on.get(task, {})
+    flags = suite.tasks[task].flags | own if agent.experiment else own
     flags = {n: x.replace(TASK, task) if isinstance(x, str) else x for n, x in flags.items()}
     steps = str(steps_of(suite, agent, task))
     chosen = ("--agent", agent.agent) if agent.agent else ()
@@ -209,10 +213,10 @@ def resolve(suite: Suite, name: str, task: str) -> tuple[str, tuple[str, ...], s
     spelt = [word for flag in given for word in flag.words]
     words = ("--env", task, *chosen, *spelt, "--steps", steps, *agent.words)
     if agent.script:
-        script, *own = agent.script.split()
+        script, *first = agent.script.split()
         _check_script(script, flags)
-        config = {"script": script, "words": [*own, *words]}
-        return script, (*own, *words), manifest.identity(config)
+        config = {"script": script, "words": [*first, *words]}
+        return script, (*first, *words), manifest.identity(config)
     program = agent.experiment if "." in agent.experiment else f"experiments.{agent.experiment}"
     return program, words, manifest.identity(manifest.plain(arguments(program, words)))
 

@@ -45,6 +45,9 @@ def written(tmp_path: Path, text: str) -> str:
         (GOOD + "flags = { threads = 2 }", "threads is no flag to set here"),
         (GOOD + "flags = { when_full = 'stop' }", "when_full is no flag to set here"),
         (GOOD + "script = 'sbx_ppo.py'", "takes one of experiment, script and published"),
+        (GOOD + "on = { Hoper-v5 = {} }", "agents.a.on names Hoper-v5; there is no such task"),
+        (GOOD + "on = { Hopper-v5 = 3 }", "agents.a: on.Hopper-v5 takes a table, not 3"),
+        (GOOD + "on = { Hopper-v5 = { agent.lrr = 1 } }", "Unrecognized options: --agent.lrr"),
         (GOOD + "agent = 'td3'", "Unrecognized options: --agent"),
         (GOOD.replace("sac", "off_policy") + "agent = 'tde'", "Unknown agent 'tde'. Did you mean"),
         (HEAD + "[tasks.Hopper-v5]\n[agents.a]\nscript = 'none.py'", "there is no .*none.py"),
@@ -217,3 +220,12 @@ def test_a_flag_may_name_its_task(tmp_path: Path) -> None:
     text = HEAD + SAC.replace("sac'", "offline'\nagent = 'iql'\nflags = { data = 'd/{task}.npz' }")
     words = suite.resolve(suite.read(written(tmp_path, text)), "a", "Hopper-v5")[1]
     assert words[words.index("--data") + 1] == "d/Hopper-v5.npz"
+
+
+def test_an_agent_may_have_flags_on_one_task(tmp_path: Path) -> None:
+    own = "flags = { num-envs = 1 }\non.Hopper-v5 = { num-envs = 2 }"
+    text = GOOD.replace("[agents", "[tasks.Ant-v5]\n[agents") + own
+    found = suite.read(written(tmp_path, text))
+    for task, count in ("Hopper-v5", "2"), ("Ant-v5", "1"):
+        words = suite.resolve(found, "a", task)[1]
+        assert words[words.index("--num-envs") + 1] == count

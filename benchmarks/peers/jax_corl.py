@@ -76,4 +76,5 @@ for _ in range(REPEATS):
         state, _ = update(state, data, now, config)
     jax.block_until_ready(state)
     rates.append(given.seeds * rounds * each / (time.perf_counter() - begun))
-print(json.dumps({"value": statistics.median(rates), "rates": rates, "compile_s": compile_s}))
+told = {"value": statistics.median(rates), "rates": rates, "compile_s": compile_s}
+print(json.dumps(told | {"device": jax.devices()[0].device_kind}))

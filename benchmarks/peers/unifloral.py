@@ -88,4 +88,5 @@ for _ in range(REPEATS):
     carry, _ = ready(carry)
     jax.block_until_ready(carry)
     rates.append(given.seeds * given.updates * each / (time.perf_counter() - begun))
-print(json.dumps({"value": statistics.median(rates), "rates": rates, "compile_s": compile_s}))
+told = {"value": statistics.median(rates), "rates": rates, "compile_s": compile_s}
+print(json.dumps(told | {"device": jax.devices()[0].device_kind}))
