@@ -180,3 +180,19 @@ def test_what_nobody_saw_is_not_learned_as_a_change(tmp_path: Path) -> None:
     both = joined({"a": data, "b": data.chosen(np.arange(3))})
     assert both.facts["last_obs"] == dataset.UNSEEN
     assert len(jax.tree.leaves(label.known(both).action)[0]) == 81
+
+
+def test_what_is_no_file_of_ours_is_told_from_what_is_damaged(tmp_path: Path) -> None:
+    raw = tmp_path / "hopper.hdf5"
+    raw.write_bytes(b"\x89HDF\r\n\x1a\n and more")
+    with pytest.raises(ValueError, match=r"hopper.hdf5 is no .npz: python -m rl.data convert"):
+        npz.read(raw)
+    (whole := tmp_path / "whole.npz").write_bytes(b"")
+    with pytest.raises(ValueError, match="is damaged, or no dataset of ours"):
+        npz.read(whole)
+
+
+def test_a_run_without_replay_says_so(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(ValueError, match="is a run that has kept no replay"):
+        formats.read(tmp_path)

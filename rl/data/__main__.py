@@ -222,7 +222,8 @@ def plot(args: Plot) -> None:
 
 
 def main() -> None:
-    args = tyro.cli(Args, prog="python -m rl.data", description=__doc__)
+    about = "Datasets of any format: what is in one, as another format, as a picture."
+    args = tyro.cli(Args, prog="python -m rl.data", description=about)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         match args:

@@ -73,6 +73,11 @@ def _of_folder(path: Path) -> Callable[..., Dataset]:
         return lerobot.read
     if (path / "replay").is_dir() or any(path.glob("rows-*.safetensors")):
         return logs.read_replay
+    if (path / "manifest.json").is_file():
+        raise Refused(
+            f"{path} is a run that has kept no replay: what learns from its own acting (sac, td3, "
+            "crossq) keeps one with its first checkpoint, offline learning has the file of --data."
+        )
     if any(path.rglob("*.tfrecord*")):
         raise Refused(
             f"{path} has TensorFlow's records, which are not read: save its steps as an .npz, as "

@@ -64,6 +64,8 @@ def read(path: Path) -> Dataset:
             f"{path} is no dataset: there is no such file. python -m experiments.make_data writes "
             "one, and python -m rl.data convert makes one of others."
         )
+    if not zipfile.is_zipfile(path) and path.suffix != ".npz":
+        raise ValueError(f"{path} is no .npz: python -m rl.data convert {path} OUT.npz makes one.")
     try:
         arrays: dict[str, np.ndarray] = mapped(path)
         facts = json.loads(arrays.pop(FACTS).item())

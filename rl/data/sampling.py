@@ -77,8 +77,8 @@ class Weighted:
             design = np.concatenate([*starts, np.ones((len(good), 1))], 1).astype(np.float64)
             if len(good) < (needed := FITTED * design.shape[1]):
                 what = f"{design.shape[1] - 1} numbers of a first observation"
-                why = f"To tell returns by {what} takes {needed} episodes, not {len(good)}"
-                raise ValueError(f"{why}: --sampler.by return.")
+                why = f"To tell returns by {what} takes {needed} episodes to learn from, not"
+                raise ValueError(f"{why} {len(good)}: --sampler.by return.")
             good = good - design @ np.linalg.lstsq(design, good)[0]
         spread = np.ptp(good)
         if spread <= 1e-6 * max(np.abs(returns).max(), 1):  # what rounding leaves is no merit
