@@ -12,7 +12,7 @@ from envs.adapters.from_gymnasium import FromGymnasium
 from envs.adapters.from_gymnasium import from_gymnasium as from_gymnasium
 from envs.adapters.to_gymnasium import to_gymnasium as to_gymnasium
 from envs.adapters.to_gymnasium_vector import to_gymnasium_vector as to_gymnasium_vector
-from envs.checks import check_spec, check_task, known, typed
+from envs.checks import check_host, check_spec, check_task, known, typed
 from envs.disturb import Disturbance
 from envs.dmc.cartpole_swingup import CartpoleSwingup
 from envs.dmc.cheetah_run import CheetahRun
@@ -154,6 +154,7 @@ def simulate(
     spec, model = task.spec, task.model()
     check_spec(spec, model)
     if physics == "native":
+        check_host()
         stepper = Native(model, spec, threads)
     else:
         from envs.physics.mjx import MJX  # slow to import, and few need it

@@ -6,6 +6,7 @@ from dataclasses import fields, is_dataclass
 from numbers import Integral, Real
 from typing import Annotated, Any, Literal, get_args, get_origin
 
+import jax
 import mujoco
 from typeguard import TypeCheckError, check_type
 
@@ -14,6 +15,18 @@ from envs.task import Task, TaskSpec
 KINDS: dict[Any, tuple[type, str]] = {
     bool: (bool, "True or False"), int: (Integral, "a whole number"), float: (Real, "a number"),
 }  # fmt: skip
+
+
+def check_host() -> None:
+    """Raise ValueError unless JAX has the CPU that programs call the host by."""
+    try:
+        jax.devices("cpu")
+    except RuntimeError:
+        given = jax.config.jax_platforms
+        raise ValueError(
+            f"JAX_PLATFORMS is {given}, and native physics and Gymnasium's environments are called "
+            f"by way of the CPU: JAX_PLATFORMS={given},cpu."
+        ) from None
 
 
 def known(what: str, name: Any, among: Sequence[str]) -> str:

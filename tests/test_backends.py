@@ -4,9 +4,12 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import gymnasium
+import jax
 import mujoco
 import pytest
 
+import envs
 from benchmarks import backends
 from envs.physics.mjx import MJX, unsupported
 from envs.task import Camera, TaskSpec
@@ -95,3 +98,15 @@ def test_importing_it_prints_nothing():
         [sys.executable, "-c", "import envs.physics.mjx"], capture_output=True, check=True
     )
     assert told.stdout == b""
+
+
+def test_an_accelerator_alone_cannot_call_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_cpu(platform: str) -> None:
+        raise RuntimeError(f"Unknown backend {platform}")
+
+    monkeypatch.setattr(jax, "devices", no_cpu)
+    why = r"are called by way of the CPU: JAX_PLATFORMS=\w+,cpu\."
+    with pytest.raises(ValueError, match=why):
+        envs.make("Hopper-v5", physics="native")
+    with pytest.raises(ValueError, match=why):
+        envs.from_gymnasium(lambda: gymnasium.make("Pendulum-v1"), num_envs=1)

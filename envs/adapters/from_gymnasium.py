@@ -17,6 +17,7 @@ import numpy as np
 from gymnasium import spaces
 
 from envs.adapters.gymnasium_host import Host, Ticket
+from envs.checks import check_host
 from envs.task import rescale
 from rl.env import Restarts, State
 from rl.types import Array, Key, Obs, PyTree
@@ -40,6 +41,7 @@ def from_gymnasium(
     `tells` are metrics by the names of a step's info, 0 where it has no such number; `task` is what
     the worlds are of, for a record.
     """
+    check_host()
     if (num_envs is not None and num_envs < 1) or not callable(factory):
         raise ValueError(f"Needed: a factory and num_envs >= 1; given: {factory!r}, {num_envs}.")
     host = Host(factory, num_envs)
