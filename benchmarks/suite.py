@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 SUITES, PUBLISHED = HERE / "suites", HERE / "published.json"
 NAME = re.compile(r"\w[\w.,=+-]*")  # of an agent: it names a directory
 MODULE = re.compile(r"\w+(\.\w+)*")
-OWN = {*manifest.HOST, "env", "steps"}  # flags that a sweep gives by itself
+OWN = {*manifest.HOST, "agent", "env", "steps"}  # flags that a sweep gives by itself
 TASK = "{task}"  # in a flag's text: the name of the task
 Flags = dict[str, Any]
 Measure = Literal["return", "success"]

@@ -97,7 +97,8 @@ def agent(name: str) -> Any:
     """The agent of agents/NAME.py with its own settings; underscores do not count."""
     files = {file.replace("_", ""): file for file in agent_names()}
     plain = name.replace("_", "")
-    module = import_module(f"agents.{files[known('agent', plain, [*files])]}")
+    file = files.get(plain) or known("agent", name, agent_names())
+    module = import_module(f"agents.{file}")
     return next(x for called, x in vars(module).items() if called.lower() == plain)()
 
 

@@ -215,7 +215,7 @@ def tell(args: Args, data: Dataset, env: World) -> None:
     undone = math.exp(-args.steps * args.fqe.tau * (1 - gamma * data.steps["mask"].mean()))
     if undone > UNDONE:
         print(f"note     values will be about {undone:.0%} short of where they go, which slow "
-              "targets take long to: more --steps, or --fqe.tau")  # fmt: skip
+              "targets take long to: more --steps, or more --fqe.tau")  # fmt: skip
     if args.judge and (beyond := gamma**env.horizon) > UNDONE:
         print(f"note     the clock cuts episodes at {env.horizon} steps: up to {beyond:.0%} of a "
               "value is not measured, and counts as error")  # fmt: skip

@@ -78,8 +78,10 @@ def check(args: Args, out: Path) -> None:
     """Refuse what cannot be done, before anything is made."""
     if args.by == "expert":
         check_expert(args)
-    elif args.failures:
-        raise ValueError("--failures is for experts: they can be told to fail.")
+    elif args.by != "random" and not Path(args.by).exists():
+        raise ValueError(f"There is no run {args.by}: --by takes expert, random, or a run's path.")
+    if args.by != "expert" and (args.failures or args.expert != Expert()):
+        raise ValueError("--failures and --expert... are for experts: --by tells who acts.")
     cli.at_least(1, args, "episodes")
     cli.at_least(0, args, "seed")
     if not 0 <= args.failures <= 1:

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import tyro
 
 import envs
 from agents.iql import IQL
@@ -41,6 +42,7 @@ class Args(start.Args):
     steps: int = 50_000  # of the critics, per seed
     batch_size: int = 256
     n_step: int = 1  # rewards in a target
+    num_envs: tyro.conf.Suppress[int] = 1  # in none of which anybody acts
     sampler: Sampler = Uniform()  # which steps are learned from how often
     held_out: float = 0.05  # share of the episodes that none is learned from, to measure with
     evals: int = 10
@@ -159,6 +161,8 @@ def prepared(args: Any, env: envs.World) -> Dataset:
         raise ValueError(f"{args.data} tells no rewards: BC alone learns from it.")
     if not (np.isfinite(args.reward_scale) and np.isfinite(args.reward_shift)):
         raise ValueError("--reward-scale and --reward-shift take finite numbers.")
+    if not args.reward_scale:
+        raise ValueError("--reward-scale is 0, which leaves no rewards; it takes another number.")
     rewards = args.reward_scale * found.steps["reward"] + args.reward_shift
     return found._replace(steps=found.steps | {"reward": rewards.astype(np.float32)})
 

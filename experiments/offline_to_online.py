@@ -198,8 +198,8 @@ def check(args: Args, env: Simulation, data: Dataset | None) -> list[Args]:
     offline.check_agent(args.agent)
     if args.data and not 0 < shared(args) < args.batch_size:
         raise ValueError(
-            f"--mix is {args.mix}, {shared(args)} of a batch of {args.batch_size}; it needs some "
-            "of the data and some from online. Without --data nothing is retained."
+            f"--mix is {args.mix}; it takes a share above 0 and below 1, of which a batch of "
+            f"{args.batch_size} has a step of each. Without --data nothing is retained."
         )
     if args.data is None and args.start_from is None:
         raise ValueError("There is nothing to begin with: name a run with --start-from, or --data.")

@@ -1,15 +1,18 @@
 """What off-policy learning reads besides its own replay: demonstrations, and goals in hindsight."""
 
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from envs.revealed import Revealed, in_hindsight, without_world
 from envs.simulation import Simulation
 from rl import buffer, manifest, runs
 from rl.buffer import Buffer
 from rl.data import dataset, npz
+from rl.data.dataset import Dataset
 from rl.env import Env
 from rl.types import Key, Transition
 
@@ -56,10 +59,42 @@ def demonstrations(env: Simulation, args: Any) -> tuple[Demos, dict[str, str]]:
         return Transition(obs, jnp.zeros(env.action_dim), jnp.float32(0), off, off, obs)
 
     like = jax.eval_shape(step, jax.random.key(0))
-    seen = dataset.shaped(path, found, like)
+    seen = shaped(path, found, like)
     seen = seen if args.hindsight else without_world(seen)
     rows = jax.tree.map(lambda x: jnp.asarray(x[:, None]), seen)
     return (Buffer(rows, jnp.int32(len(seen.reward))),), {"demos_sha256": sha256}
+
+
+def shaped(path: Path, data: Dataset, like: Transition) -> Transition:
+    """Its steps as transitions, shaped as `like` (one step); what `like` lacks is left out.
+
+    A step after which nothing has a value counts as terminated.
+    """
+    ends = np.cumsum(data.episodes["length"]) - 1
+
+    def after(name: str) -> np.ndarray | None:
+        own, last = data.steps.get(name), data.episodes.get(f"last_{name}")
+        if own is None or last is None:
+            return None
+        found = np.roll(own, -1, axis=0)
+        found[ends] = last
+        return found
+
+    def leaf(where: Any, want: Any) -> np.ndarray:
+        name = jax.tree_util.keystr(where, simple=True, separator="/")
+        x = data.steps.get(name)
+        if name == "terminated":
+            x = ~data.steps["mask"]
+        elif name.split("/")[0] == "next_obs":
+            x = after(name.removeprefix("next_"))
+        if x is None:
+            mend = f"{dataset.MEND}." if name == "action" else "was it made of this task?"
+            raise ValueError(f"{path} has no {name}, which is needed: {mend}")
+        if x.shape[1:] != want.shape:
+            raise ValueError(f"{path} has {name} of {x.shape[1:]}, and {want.shape} is needed.")
+        return x
+
+    return jax.tree_util.tree_map_with_path(leaf, like)
 
 
 def batch(

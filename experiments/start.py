@@ -85,8 +85,13 @@ def learned(args: Args, path: Path, env: World) -> PyTree:
             raise ValueError(
                 f"{run} learned with {flag} {then}, and this has {now}: give the same."
             )
-    if getattr(agent, "normalise", None) != getattr(args.agent, "normalise", None):
-        raise ValueError(f"{run} has --agent.normalise otherwise: give the same.")
+    then, now = (getattr(x, "normalise", None) for x in (agent, args.agent))
+    if then != now:
+        flag = "--agent.normalise" if then else "--agent.no-normalise"
+        raise ValueError(
+            f"{run} learned with{'' if then else 'out'} normalised observations, and this is with"
+            f"{'' if now else 'out'} them: {flag}."
+        )
     keys = jax.ShapeDtypeStruct((len(seeds),), jax.random.key(0).dtype)
     like = jax.eval_shape(jax.vmap(partial(fresh, agent, their_env)), keys)
     about = {name: facts[name] for name in ("algorithm", "env", "config", "seeds")}

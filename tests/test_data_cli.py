@@ -217,7 +217,7 @@ def test_the_command_itself_tells_errors_in_a_line() -> None:
     done = subprocess.run(code, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
-    assert "give the horizon" in done.stderr
+    assert "give --horizon" in done.stderr
 
 
 def test_a_data_set_that_minari_s_metadata_deny_is_refused(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What data leave unsaid, or say in another unit: found out before it is learned from."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,46 @@ def test_what_learning_could_not_use_is_not_written(
     with pytest.raises(ValueError, match=why):
         npz.write(tmp_path / "x.npz", data)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda x: x[:, 0], r"has action of float32\[580\]; \[S, A\]"),
+        (lambda x: (9 * x).astype("i4"), r"has action of int32\["),
+        (lambda x: np.where(np.arange(len(x))[:, None] == 11, -7, x),
+         "has an action of -7, in step 1 of episode 1; they lie in"),
+    ],
+)  # fmt: skip
+def test_actions_out_of_their_range_are_neither_written_nor_read(
+    change: Any, why: str, tmp_path: Path
+) -> None:
+    data = sound()
+    wrong = told(data, action=change(data.steps["action"]))
+    with pytest.raises(ValueError, match=why):
+        npz.write(tmp_path / "x.npz", wrong)
+    facts = {npz.FACTS: json.dumps({npz.HASH: wrong.sha256})}
+    np.savez(tmp_path / "x.npz", **wrong.steps, **dataset.prefixed(wrong.episodes), **facts)
+    with pytest.raises(ValueError, match=why):
+        data_cli.info(data_cli.Info(path=tmp_path / "x.npz"))
+
+
+@pytest.mark.parametrize(
+    ("save", "facts", "why"),
+    [
+        (np.savez_compressed, {}, r"no dataset of ours \(it is compressed\)"),
+        (np.savez, {}, "its facts have no sha256"),
+        (np.savez, {"x": np.array([None])}, r"no dataset of ours \(it has pickled objects\)"),
+    ],
+)
+def test_why_a_file_is_none_of_ours_is_told(
+    save: Any, facts: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    data = sound()
+    arrays = data.steps | dataset.prefixed(data.episodes) | {npz.FACTS: "{}"} | facts
+    save(tmp_path / "x.npz", **arrays)
+    with pytest.raises(ValueError, match=why):
+        npz.read(tmp_path / "x.npz")
 
 
 def test_a_reading_of_no_numbers_is_told_and_drawn_and_given_to_others(

@@ -177,7 +177,7 @@ def test_actions_have_the_limits_that_are_given() -> None:
     assert data.facts["action_high"] == [2, 4]
     with pytest.raises(ValueError, match="their limits are of another size"):
         read("rlds/point.npz", limits=((0, 0, 0), (1, 1, 1)))
-    with pytest.raises(ValueError, match="takes no horizon"):
+    with pytest.raises(ValueError, match="takes no --horizon"):
         read("rlds/point.npz", horizon=3)
 
 

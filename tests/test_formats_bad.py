@@ -57,7 +57,7 @@ BAD = [
     (d4(lambda f: set_cell(f, "observations", (9, 0), np.nan)), "no finite number"),
     (
         d4(lambda f: (f.__delitem__("timeouts"), f.__delitem__("next_observations"))),
-        "give the horizon",
+        "give --horizon",
     ),
     (
         d4(lambda f: put(f, "next_observations", f["observations"][()][::-1])),
@@ -85,7 +85,7 @@ BAD = [
     (zipped(RLDS, lambda a: a.pop("observation")), "has no observation"),
     (
         zipped(RLDS, lambda a: a.update(reward=cell(a["reward"], 3, np.nan))),
-        "reward that is no finite number, in step 3 of episode 0",
+        "reward of no finite number, in step 3 of episode 0",
     ),
     (lambda to: cut(RLDS, "", to), "point.npz is damaged"),
     (pq(LEROBOT, FRAMES, lambda c: c.pop("action")), "has no action"),

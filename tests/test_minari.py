@@ -41,15 +41,15 @@ BAD = [
     ),
     (
         h5(lambda f: set_cell(f["episode_2"], "rewards", 4, np.nan)),
-        "reward that is no finite number, in step 4 of episode 2",
+        "reward of no finite number, in step 4 of episode 2",
     ),
     (
         h5(lambda f: set_cell(f["episode_2/observations"], "observation", (4, 0), np.inf)),
-        "obs/observation that is no finite number, in step 4 of episode 2",
+        "obs/observation of no finite number, in step 4 of episode 2",
     ),
     (
         h5(lambda f: set_cell(f["episode_2/observations"], "observation", (15, 0), np.nan)),
-        "last_obs/observation that is no finite number, of episode 2",
+        "last_obs/observation of no finite number, of episode 2",
     ),
     (
         h5(lambda f: set_cell(f["episode_1"], "terminations", 3, True)),

@@ -113,10 +113,10 @@ def changed(data: Dataset, **steps: Any) -> Dataset:
 @pytest.mark.parametrize(
     ("words", "change", "why"),
     [
-        ([], {"action": lambda x: 3 * x}, r"has an action of [\d.]+; they lie in \[-1, 1\]"),
         ([], {"action": lambda x: np.repeat(x, 2, 1)}, r"has actions of \(2,\); the task takes"),
         ([], {"obs": lambda x: x[:, :3]}, r"has obs of \(3,\) float32; the task has \(4,\)"),
         (["--reward-scale", "nan"], {}, "--reward-scale and --reward-shift take finite numbers"),
+        (["--reward-scale", "0"], {}, "--reward-scale is 0, which leaves no rewards"),
         (["--held-out", "1"], {}, "--held-out is 1.0"),
         (["--agent", "ppo"], {}, "PPO cannot learn from data; awac, bc, .* can"),
         (["--n-step", "0"], {}, "--n-step is 0"),

@@ -45,6 +45,8 @@ def written(tmp_path: Path, text: str) -> str:
         (GOOD + "flags = { threads = 2 }", "threads is no flag to set here"),
         (GOOD + "flags = { when_full = 'stop' }", "when_full is no flag to set here"),
         (GOOD + "script = 'sbx_ppo.py'", "takes one of experiment, script and published"),
+        (GOOD + "flags = { agent = 'iql' }", "agent is no flag to set here: the sweep gives it"),
+        (GOOD + "on = { Hopper-v5 = { agent = 'iql' } }", "agent is no flag to set here"),
         (GOOD + "on = { Hoper-v5 = {} }", "agents.a.on names Hoper-v5; there is no such task"),
         (GOOD + "on = { Hopper-v5 = 3 }", "agents.a: on.Hopper-v5 takes a table, not 3"),
         (GOOD + "on = { Hopper-v5 = { agent.lrr = 1 } }", "Unrecognized options: --agent.lrr"),

@@ -105,7 +105,7 @@ def info(args: Info) -> None:
 def told(data: Dataset) -> Iterator[str]:
     """What is in a dataset, line by line."""
     facts, steps, lengths = data.facts, data.steps, data.episodes["length"]
-    yield f"format     {facts.get('format', 'ours')}"
+    yield f"format     {facts.get('format', 'ours')}" + ", as ours" * (npz.HASH in facts)
     yield f"episodes   {len(lengths):,}"
     dt = facts.get("control_dt")
     seconds = f", {len(steps['reward']) * dt:,.1f} s" if dt else ""
@@ -183,8 +183,9 @@ def join(args: Join) -> None:
 def plot(args: Plot) -> None:
     from matplotlib.figure import Figure  # slow to import, and only needed here
 
-    if args.out.exists() or args.out.suffix != ".png":
-        raise ValueError(f"{args.out} is there already, or is no .png: name another.")
+    if args.out.suffix != ".png":
+        raise ValueError(f"{args.out} is no .png: name one.")
+    npz.refuse_taken(args.out)
     data = load(args)
     figure = Figure(figsize=(11, 6.4), layout="constrained")
     axes = figure.subplots(2, 3)
@@ -215,6 +216,7 @@ def plot(args: Plot) -> None:
     for ax in axes.flat:
         ax.grid(alpha=0.3)
         ax.ticklabel_format(axis="x", useOffset=False)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
     partial = args.out.with_name(f"{args.out.name}.partial")
     figure.savefig(partial, dpi=120, format="png")
     os.replace(partial, args.out)

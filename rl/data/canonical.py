@@ -148,7 +148,7 @@ def rescaled(where: str, action: np.ndarray, lengths: np.ndarray, limits: Limits
     if not (np.isfinite(low) & np.isfinite(high) & (low <= high)).all():
         raise Refused(
             f"{where} has actions from {low.tolist()} to {high.tolist()}, which cannot be rescaled "
-            "to [-1, 1]: give their limits."
+            "to [-1, 1]: give their limits, --low and --high, the lower first."
         )
     slack = ROUNDING * (high - low)
     if (wrong := (action < low - slack) | (action > high + slack)).any():
@@ -157,7 +157,7 @@ def rescaled(where: str, action: np.ndarray, lengths: np.ndarray, limits: Limits
         raise Refused(
             f"{where} has an action of {action[step, axis]:g} in axis {axis}, step "
             f"{step - lengths[:episode].sum()} of episode {episode}; it goes from {low[axis]:g} to "
-            f"{high[axis]:g}: give the limits that are meant."
+            f"{high[axis]:g}: give the limits that are meant, --low and --high."
         )
     action = np.clip(action, low, high)
     if (low == -1).all() and (high == 1).all():

@@ -74,7 +74,7 @@ def _timeouts(
         if "next_observations" not in arrays:
             raise Refused(
                 f"{where} has no timeouts and no next_observations, so it does not say where "
-                "episodes end: give the horizon, the most steps of an episode (gym's "
+                "episodes end: give --horizon, the most steps of an episode (gym's "
                 "max_episode_steps)."
             )
         return out

@@ -4,14 +4,13 @@ Arrays go by their place in a transition: "obs/policy", "obs/world/raw/cube_pos"
 """
 
 import hashlib
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from rl.types import PyTree, Transition
+from rl.types import PyTree
 
 BLOCK = 1 << 16  # rows that are looked at together
 ALIGNED = 64  # bytes, as XLA wants its arrays on a CPU
@@ -130,43 +129,9 @@ def named(tree: PyTree) -> dict[str, Any]:
 
 
 def require_actions(where: str, data: Dataset) -> None:
-    """Raise ValueError unless it has actions, within [-1, 1]."""
+    """Raise ValueError unless it has actions."""
     if not data.has_actions:
         raise ValueError(f"{where} has no actions, and they are needed: {MEND}.")
-    if (most := float(np.abs(data.steps["action"]).max())) > 1 + ROUNDING:
-        raise ValueError(f"{where} has an action of {most:g}; they lie in [-1, 1].")
-
-
-def shaped(path: Path, dataset: Dataset, like: Transition) -> Transition:
-    """Its steps as transitions, shaped as `like` (one step); what `like` lacks is left out.
-
-    A step after which nothing has a value counts as terminated.
-    """
-    ends = np.cumsum(dataset.episodes["length"]) - 1
-
-    def after(name: str) -> np.ndarray | None:
-        own, last = dataset.steps.get(name), dataset.episodes.get(f"last_{name}")
-        if own is None or last is None:
-            return None
-        found = np.roll(own, -1, axis=0)
-        found[ends] = last
-        return found
-
-    def leaf(where: Any, want: Any) -> np.ndarray:
-        name = jax.tree_util.keystr(where, simple=True, separator="/")
-        x = dataset.steps.get(name)
-        if name == "terminated":
-            x = ~dataset.steps["mask"]
-        elif name.split("/")[0] == "next_obs":
-            x = after(name.removeprefix("next_"))
-        if x is None:
-            mend = f"{MEND}." if name == "action" else "was it made of this task?"
-            raise ValueError(f"{path} has no {name}, which is needed: {mend}")
-        if x.shape[1:] != want.shape:
-            raise ValueError(f"{path} has {name} of {x.shape[1:]}, and {want.shape} is needed.")
-        return x
-
-    return jax.tree_util.tree_map_with_path(leaf, like)
 
 
 def fitted(where: str, data: Dataset, obs: PyTree, action_dim: int) -> Dataset:
@@ -197,35 +162,26 @@ def fitted(where: str, data: Dataset, obs: PyTree, action_dim: int) -> Dataset:
 def check(where: str, found: Dataset) -> None:
     """Raise ValueError unless its numbers are those of whole episodes."""
     lengths = found.episodes.get("length", np.zeros(0, int))
-    count, starts = int(lengths.sum()), np.cumsum(lengths) - lengths
+    count = int(lengths.sum())
     if not count or lengths.min() < 1:
         raise ValueError(f"{where} has no episodes, or an empty one.")
-
-    def first(wrong: np.ndarray) -> str:
-        step = int(wrong.argmax())
-        episode = int(np.searchsorted(starts, step, side="right")) - 1
-        return f"step {step - starts[episode]} of episode {episode}"
-
     for name, x in found.steps.items():
         if len(x) != count:
             raise ValueError(f"{where} has {len(x)} steps of {name}; its episodes have {count}.")
-        if x.dtype.kind == "f" and (wrong := unsound(x)).any():
-            raise ValueError(f"{where} has a {name} that is no finite number, in {first(wrong)}.")
+        if x.dtype.kind == "f" and (wrong := rows(unsound, x)).any():
+            raise ValueError(f"{where} has {name} of no finite number, in {first(wrong, lengths)}.")
     for name, x in found.episodes.items():
         if len(x) != len(lengths):
             raise ValueError(f"{where} has {len(x)} of {name}; it has {len(lengths)} episodes.")
-        if x.dtype.kind == "f" and (wrong := unsound(x)).any():
-            what = f"{name} that is no finite number, of episode {wrong.argmax()}"
-            raise ValueError(f"{where} has a {what}.")
+        if x.dtype.kind == "f" and (wrong := rows(unsound, x)).any():
+            what = f"{name} of no finite number, of episode {wrong.argmax()}"
+            raise ValueError(f"{where} has {what}.")
     for name in ("reward", *FLAGS):
         if (x := found.steps.get(name)) is None:
             raise ValueError(f"{where} has no {name}.")
         if name in FLAGS and (x.dtype != bool or x.ndim != 1):
             raise ValueError(f"{where} has {name} of {x.dtype}{list(x.shape)}; bool [S] belongs.")
-    if found.has_actions == (found.facts.get("action") == NONE):
-        lacks = 'no action, and its facts do not say "action": "none"'
-        how = "an action, and its facts deny it" if found.has_actions else lacks
-        raise ValueError(f"{where} has {how}.")
+    check_actions(where, found)
     if not (seen := found.parts("obs")):
         raise ValueError(f"{where} has no obs.")
     for name, x in seen.items():
@@ -234,16 +190,47 @@ def check(where: str, found: Dataset) -> None:
             kinds = [f"{x.dtype}{list(x.shape[1:])}" if x.size else "none" for x in (x, last)]
             raise ValueError(f"{where} has {name} of {kinds[0]}, and {kinds[1]} of last_{name}.")
     over = found.steps["terminated"] | found.steps["truncated"]
-    last = np.isin(np.arange(count), starts + lengths - 1)
+    last = np.isin(np.arange(count), np.cumsum(lengths) - 1)
     if (wrong := over != last).any():
-        how = "goes on after" if over[wrong.argmax()] else "does not end with"
-        raise ValueError(f"{where} has an episode that {how} its {first(wrong)}.")
+        how = "goes on after its end" if over[wrong.argmax()] else "has no end"
+        raise ValueError(f"{where} has an episode that {how}, in {first(wrong, lengths)}.")
+
+
+def check_actions(where: str, found: Dataset) -> None:
+    """Raise ValueError unless they are there or denied, and in [-1, 1]."""
+    if found.has_actions == (found.facts.get("action") == NONE):
+        lacks = 'no action, and its facts do not say "action": "none"'
+        how = "an action, and its facts deny it" if found.has_actions else lacks
+        raise ValueError(f"{where} has {how}.")
+    if found.has_actions:
+        action = found.steps["action"]
+        if action.ndim != 2 or action.dtype.kind != "f":
+            raise ValueError(f"{where} has action of {action.dtype}{list(action.shape)}; [S, A].")
+        if (wrong := rows(beyond, action)).any():
+            most, at = action[wrong.argmax()], first(wrong, found.episodes["length"])
+            what = f"an action of {most[np.abs(most).argmax()]:g}, in {at}"
+            raise ValueError(f"{where} has {what}; they lie in [-1, 1].")
+
+
+def first(wrong: np.ndarray, lengths: np.ndarray) -> str:
+    """Where the first is of the steps that are wrong."""
+    step, starts = int(wrong.argmax()), np.cumsum(lengths) - lengths
+    episode = int(np.searchsorted(starts, step, side="right")) - 1
+    return f"step {step - starts[episode]} of episode {episode}"
+
+
+def rows(wrong: Callable[[np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray:
+    """[len(x)] whether a row has what is wrong, some rows at a time."""
+    blocks = [x[i : i + BLOCK] for i in range(0, len(x), BLOCK)]
+    return np.concatenate([wrong(b).reshape(len(b), -1).any(1) for b in blocks])
 
 
 def unsound(x: np.ndarray) -> np.ndarray:
-    """[len(x)] whether a row has what is no finite number."""
-    blocks = [x[i : i + BLOCK] for i in range(0, len(x), BLOCK)]
-    return np.concatenate([~np.isfinite(b).reshape(len(b), -1).all(1) for b in blocks])
+    return ~np.isfinite(x)
+
+
+def beyond(action: np.ndarray) -> np.ndarray:
+    return np.abs(action) > 1 + ROUNDING
 
 
 def prefixed(episodes: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -27,11 +27,13 @@ def read(path: Path, **given: Any) -> Dataset:
     found = reader(path)
     takes = inspect.signature(found).parameters.keys() - {"path"}
     if odd := given.keys() - takes:
-        raise Refused(
-            f"{path} takes no {min(odd)}: its format ({found.__module__}) takes "
-            f"{', '.join(sorted(takes)) or 'nothing'}."
-        )
+        said = "--low and --high" if "limits" in odd else f"--{min(odd)}"
+        raise Refused(f"{path} is of a format ({name_of(found)}) that takes no {said}.")
     return found(path, **given)
+
+
+def name_of(reader: Callable[..., Dataset]) -> str:
+    return "ours" if reader is ours else reader.__module__.rpartition(".")[2]
 
 
 def reader(path: Path) -> Callable[..., Dataset]:

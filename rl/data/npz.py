@@ -19,6 +19,10 @@ SCHEMA = 2  # 1 has a next observation for each step, and no mask
 FACTS, HASH = "facts", "sha256"
 
 
+class Unread(ValueError):
+    """Why an array is not read, though it is whole."""
+
+
 def refuse_taken(path: Path) -> None:
     if path.exists():
         raise ValueError(f"{path} is there already: name another file to write.")
@@ -69,18 +73,23 @@ def read(path: Path) -> Dataset:
     try:
         arrays: dict[str, np.ndarray] = mapped(path)
         facts = json.loads(arrays.pop(FACTS).item())
-    except Exception:  # whatever a damaged file makes of its readers
+    except Exception as error:  # whatever a damaged file makes of its readers
+        why = f" ({error})" if isinstance(error, Unread) else ""
         raise ValueError(
-            f"{path} is damaged, or no dataset of ours: make it again, or read another format with "
-            "python -m rl.data convert."
+            f"{path} is damaged, or no dataset of ours{why}: make it again, or read another format "
+            "with python -m rl.data convert."
         ) from None
+    if HASH not in facts:
+        raise ValueError(
+            f"{path} is no dataset of ours: its facts have no {HASH} of what it holds."
+        )
     if facts.get("schema", 1) > SCHEMA:
         raise ValueError(f"{path} was written by a newer version of this package.")
     cut = len(dataset.EPISODE)
     episodes = {n[cut:]: x for n, x in arrays.items() if n.startswith(dataset.EPISODE)}
     steps = {n: x for n, x in arrays.items() if not n.startswith(dataset.EPISODE)}
     found = Dataset(steps, episodes, facts)
-    if facts.get(HASH) != found.sha256:
+    if facts[HASH] != found.sha256:
         raise ValueError(f"{path} is damaged: it does not hold what its hash is of. Make it again.")
     if facts.get("schema", 1) < 2:
         found = dataset.compact(steps, episodes, facts, str(path))
@@ -97,7 +106,7 @@ def mapped(path: Path) -> dict[str, np.ndarray]:
 
 def _member(file: BinaryIO, path: Path, info: zipfile.ZipInfo) -> np.ndarray:
     if info.compress_type != zipfile.ZIP_STORED:
-        raise ValueError(f"{path} is compressed.")
+        raise Unread("it is compressed")
     file.seek(info.header_offset + 26)  # of zip's local header, after which come its two texts
     texts = np.frombuffer(file.read(4), "<u2")
     file.seek(info.header_offset + 30 + int(texts.sum()))
@@ -107,7 +116,7 @@ def _member(file: BinaryIO, path: Path, info: zipfile.ZipInfo) -> np.ndarray:
     else:
         shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
     if dtype.hasobject:
-        raise ValueError(f"{path} has pickled objects.")
+        raise Unread("it has pickled objects")
     if not np.prod(shape, dtype=int):
         return np.zeros(shape, dtype)
     order = "F" if fortran else "C"
