@@ -211,7 +211,7 @@ LATE = ["--start-from", "{bc}", "--agent", "bc", "--learning-starts", "2000"]
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--data", "{data}", "--mix", "1"], "--mix is 1.0, 64 of a batch of 64"),
+        (["--data", "{data}", "--mix", "1"], "--mix is 1.0; it takes a share above 0 and below 1"),
         ([], "There is nothing to begin with"),
         (["--take", "actor", "--data", "{data}"], "--take actor is for a run"),
         (["--start-from", "{calql}", "--seed", "9"], r"has no seed 9; it has \[3, 4\]"),
@@ -219,7 +219,7 @@ LATE = ["--start-from", "{bc}", "--agent", "bc", "--learning-starts", "2000"]
         ([*OF_CALQL, "--agent", "iql", "--agent.hidden", "32"], "IQL has another kind of it"),
         ([*OF_CALQL, "--agent.critics", "3"], "The critic .*critics 2.*--take actor leaves"),
         ([*OF_CALQL, "--reward-scale", "2"], "learned with --reward-scale 1.0, and this has 2.0"),
-        ([*OF_CALQL, "--agent.normalise"], "has --agent.normalise otherwise"),
+        ([*OF_CALQL, "--agent.normalise"], "learned without normalised .*: --agent.no-normalise"),
         ([*OF_CALQL, "--env", "Hopper-v5"], f"it learned {NAME}, and this is Hopper-v5"),
         (["--start-from", "nowhere"], "nowhere"),
         (["--start-from", "{calql}/checkpoints/7", "--seed", "3"], r"no checkpoint 7; it has \["),
