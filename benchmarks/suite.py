@@ -236,7 +236,7 @@ def arguments(program: str, words: tuple[str, ...]) -> Any:
     except SystemExit as error:
         box = [line.strip("│ ") for line in said.getvalue().splitlines() if line.startswith("│")]
         cut = next((i for i, line in enumerate(box) if line.startswith("──")), len(box))
-        raise ValueError(f"{' '.join(box[:cut])}.") from error
+        raise ValueError(f"{' '.join(box[:cut]).rstrip('.')}.") from error
 
 
 def _check_script(script: str, flags: Flags) -> None:

@@ -42,6 +42,7 @@ def test_what_is_joined_is_all_there_was_in_its_order(tmp_path: Path) -> None:
         some = other.chosen(np.arange(5))
         np.testing.assert_array_equal(found.steps[name], np.concatenate([x, some.steps[name]]))
     np.testing.assert_array_equal(found.episodes[PART], [0] * 40 + [1] * 5)
+    assert "parts      of 40, 5 episodes, one after another" in data_cli.told(found)
     np.testing.assert_array_equal(found.episodes["last_obs"][40:], other.episodes["last_obs"][:5])
     assert (found.facts["task"], found.facts["env"]) == ("T", {"a": 1})
     told = [(fact["sha256"], fact["episodes"]) for fact in found.facts["parts"]]
@@ -76,7 +77,7 @@ def test_how_much_of_a_chunk_was_taken_is_told() -> None:
     [
         ({"a": named(), "b": named(task="U")}, (), "a and b cannot be joined: task = .*, not 'U'"),
         ({"a": named(), "b": named(env={"a": 2})}, (), r"cannot be joined: env\.?.*2"),
-        ({"a": named(), "b": named()}, (1,), "--episodes are 1 numbers for 2 datasets"),
+        ({"a": named(), "b": named()}, (1,), "--episodes tells 1 of 2 datasets how many"),
         ({"a": named(), "b": named()}, (0, 41), "--episodes has 41 of b, which has 40; 0 is all"),
         ({"a": named(), "b": named()}, (), "a and b cannot be joined: they hold the same"),
     ],

@@ -21,7 +21,7 @@ import tyro
 
 from rl.data import dataset, faults, formats, minari, npz
 from rl.data.dataset import Dataset
-from rl.data.join import joined
+from rl.data.join import PART, joined
 
 COLUMNS = 6  # of observations, that are drawn
 TRACE = 200  # of an episode's steps, likewise
@@ -81,14 +81,11 @@ def load(args: Source) -> Dataset:
         raise ValueError("--low and --high belong together: give both, or neither.")
     if args.low:
         given["limits"] = tuple(x[0] if len(x) == 1 else x for x in (args.low, args.high))
-    if args.horizon is not None:
-        given["horizon"] = args.horizon
-    if args.goal:
-        given["goal"] = args.goal
+    for name in ("horizon", "goal", "tolerance"):
+        if (value := getattr(args, name)) not in (None, ()):
+            given[name] = value
     if args.at is not None:
         given["at"] = slice(*args.at)
-    if args.tolerance is not None:
-        given["tolerance"] = args.tolerance
     return formats.read(args.path, **given)
 
 
@@ -105,7 +102,9 @@ def info(args: Info) -> None:
 def told(data: Dataset) -> Iterator[str]:
     """What is in a dataset, line by line."""
     facts, steps, lengths = data.facts, data.steps, data.episodes["length"]
-    yield f"format     {facts.get('format', 'ours')}" + ", as ours" * (npz.HASH in facts)
+    yield f"format     {facts.get('format', 'ours')}" + ", now ours" * (
+        facts.keys() >= {"format", npz.HASH}
+    )
     yield f"episodes   {len(lengths):,}"
     dt = facts.get("control_dt")
     seconds = f", {len(steps['reward']) * dt:,.1f} s" if dt else ""
@@ -130,7 +129,10 @@ def told(data: Dataset) -> Iterator[str]:
     for name in sorted(steps.keys() - {"action", "reward", "terminated", "truncated", "mask"}):
         if name.split("/")[0] != "obs":
             yield f"with       {name} {steps[name].dtype}{list(steps[name].shape[1:])} of steps"
-    for name in sorted(data.episodes.keys() - {"length"}):
+    if PART in data.episodes:
+        counts = np.bincount(data.episodes[PART], minlength=len(facts.get("parts", ())))
+        yield f"parts      of {', '.join(map(str, counts))} episodes, one after another"
+    for name in sorted(data.episodes.keys() - {"length", PART}):
         if name.split("/")[0] != "last_obs":
             yield f"with       {name} of episodes, {data.episodes[name].mean():.4g} in the mean"
     if "labels" in facts:

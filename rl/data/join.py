@@ -19,7 +19,9 @@ def joined(named: dict[str, Dataset], episodes: tuple[int, ...] = ()) -> Dataset
     Refused unless they are of one task and see, do and tell the same of a step.
     """
     if episodes and len(episodes) != len(named):
-        raise Refused(f"--episodes are {len(episodes)} numbers for {len(named)} datasets.")
+        raise Refused(
+            f"--episodes tells {len(episodes)} of {len(named)} datasets how many to take."
+        )
     counts = zip(named.items(), episodes or [0] * len(named), strict=True)
     parts = {name: first(name, data, count) for (name, data), count in counts}
     (name, one), *others = parts.items()
