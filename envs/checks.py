@@ -1,6 +1,7 @@
 """What a task is made with, checked before anything is made of it: names, kinds, numbers."""
 
 import difflib
+import os
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from numbers import Integral, Real
@@ -22,7 +23,7 @@ def check_host() -> None:
     try:
         jax.devices("cpu")
     except RuntimeError:
-        given = jax.config.jax_platforms
+        given = os.environ.get("JAX_PLATFORMS", jax.default_backend())
         raise ValueError(
             f"JAX_PLATFORMS is {given}, and native physics and Gymnasium's environments are called "
             f"by way of the CPU: JAX_PLATFORMS={given},cpu."
