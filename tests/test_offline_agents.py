@@ -202,9 +202,9 @@ def test_steps_are_as_likely_as_the_oracle_has_them(kind: str) -> None:
 def test_a_window_ends_where_its_episode_does() -> None:
     """Where the world ended it and yet a value is told to come (mask), as dataset.check allows."""
     (data := recorded()).steps["mask"][:] = True
+    data.steps["action"] = np.clip(data.steps["action"], -1, 1)
     dataset.check("it", data)
-    source = sampling.source(data, sampling.Uniform())
-    last = sampling.windows(source, jnp.asarray(LENGTHS.cumsum() - 1), 1)
+    last = sampling.windows(sampling.source(data, sampling.Uniform()), jnp.cumsum(LENGTHS) - 1, 1)
     assert (last.terminated | last.truncated).all()
 
 
