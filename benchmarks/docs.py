@@ -38,6 +38,7 @@ class Page(NamedTuple):
     experiment: str
     base: str = ""
     agent: str = ""  # of an experiment that takes any
+    arm: str = ""  # of a suite, whose curve it shows; none: the one of its own name
 
     @property
     def args(self) -> Any:
@@ -66,7 +67,7 @@ NAMED = {
         Page("ppo", "ppo"), Page("sac", "sac"), Page("td3", "td3", "sac"),
         Page("crossq", "crossq", "sac"), Page("simbav2", "simbav2", "sac"),
         *(Page(name.replace("_", ""), "offline", agent=name) for name in OFFLINE),
-        Page("offline_to_online", "offline_to_online"),
+        Page("offline_to_online", "offline_to_online", arm="wsrl-10"),
         Page("dagger", "teacher_student"), Page("walk", "walk", "ppo"),
     )
 }  # fmt: skip
@@ -109,11 +110,11 @@ def main(args: Args) -> None:
 def measured(results: Path) -> dict[str, dict[str, list[Result]]]:
     """Of each page and task the seeds that were judged, of the newest configuration alone."""
     whole: dict[str, dict[str, list[Result]]] = {}
-    for name in NAMED:
-        path = results / f"{suite_of(name)}.jsonl"
+    for name, page in NAMED.items():
+        path = results / f"{suite_of(arm := page.arm or name)}.jsonl"
         found = collect.records(path) if path.exists() else []
-        for task in sorted({x.task for x in found if x.agent == name and x.steps}):
-            every = [x for x in found if (x.agent, x.task) == (name, task) and x.steps]
+        for task in sorted({x.task for x in found if x.agent == arm and x.steps}):
+            every = [x for x in found if (x.agent, x.task) == (arm, task) and x.steps]
             newest = max(every, key=lambda x: (x.about.get("started") or "", x.identity)).identity
             seeds = sorted((x for x in every if x.identity == newest), key=lambda x: x.seed)
             if len({x.steps for x in seeds}) > 1:
@@ -172,15 +173,15 @@ def commands(page: Page) -> str:
 
 def curve(page: Page, tasks: dict[str, list[Result]]) -> str:
     """The picture, or that there is none; what measures it; and the numbers there are."""
-    suite = suite_of(page.name)
+    suite = suite_of(arm := page.arm or page.name)
     parts = ["No curve has been measured yet."]
     if drawn(tasks):
-        said = "The mean over seeds with its 95% bootstrap interval."
+        said = f"The mean over seeds with its 95% bootstrap interval, of {arm}."
         parts = [f"![Return against steps]({page.name}.png)", said]
     if suite:
         records = f"benchmarks/results/{suite}.jsonl"
         parts[-1] += f" What measures it, with the settings of [{suite}.toml]({LINK}/{suite}.toml):"
-        lines = [f"run {suite} --only {page.name}", f"report {suite} --records {records}", "docs"]
+        lines = [f"run {suite} --only {arm}", f"report {suite} --records {records}", "docs"]
         parts.append("\n".join(["```", *(f"python -m benchmarks {x}" for x in lines), "```"]))
     else:
         parts[-1] += " No suite has it; this draws one into its run's directory:"
