@@ -106,6 +106,7 @@ def test_actions_out_of_their_range_are_neither_written_nor_read(
     [
         (np.savez_compressed, {}, r"no dataset of ours \(it is compressed\)"),
         (np.savez, {}, "its facts have no sha256"),
+        (np.savez, {npz.FACTS: "5"}, r"no dataset of ours \(its facts are no table\)"),
         (np.savez, {"x": np.array([None])}, r"no dataset of ours \(it has pickled objects\)"),
     ],
 )

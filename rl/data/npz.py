@@ -73,6 +73,8 @@ def read(path: Path) -> Dataset:
     try:
         arrays: dict[str, np.ndarray] = mapped(path)
         facts = json.loads(arrays.pop(FACTS).item())
+        if not isinstance(facts, dict):
+            raise Unread("its facts are no table")
     except Exception as error:  # whatever a damaged file makes of its readers
         why = f" ({error})" if isinstance(error, Unread) else ""
         raise ValueError(
