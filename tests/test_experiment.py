@@ -32,7 +32,7 @@ def train(out: Path, *words: str) -> None:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "pendulum"
-    train(out, "--steps", "60000", "--seeds", "3", "--evals", "2")
+    train(out, "--steps", "40000", "--seeds", "3", "--evals", "2")
     return out
 
 

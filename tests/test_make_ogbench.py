@@ -24,12 +24,11 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", SETS)
 def test_the_same_command_makes_the_same_data(name: Any, tmp_path: Path) -> None:
-    args = [Args(set=name, **TINY, seed=s, out=tmp_path / f"{i}.npz") for i, s in enumerate("003")]
     made = []
-    for one in args:
-        make_ogbench.main(Args(**vars(one) | {"seed": int(one.seed)}))
-        made.append(npz.read(one.out))
-    assert made[0].sha256 == made[1].sha256 != made[2].sha256
+    for out in (tmp_path / "a.npz", tmp_path / "b.npz"):
+        make_ogbench.main(Args(set=name, **TINY, seed=0, out=out))
+        made.append(npz.read(out))
+    assert made[0].sha256 == made[1].sha256
     assert made[0].episodes["length"].tolist() == [60, 60]
     assert made[0].facts["task"] == f"ogbench:{SETS[name]}-singletask-v0"
     assert made[0].facts["scores"]["expert"]["success"] == 1
@@ -47,9 +46,10 @@ def oracle_of(name: str) -> Any:
     return oracle
 
 
-def test_episodes_of_neighbouring_seeds_are_others() -> None:
+@pytest.mark.parametrize("name", SETS)
+def test_episodes_of_neighbouring_seeds_are_others(name: str) -> None:
     """Sets that differ in their seed alone are joined, and held out of each other."""
-    oracle = oracle_of("pointmaze-medium-navigate")
+    oracle = oracle_of(name)
     one, other = (make_ogbench.recorded(oracle, seed, 3)["observations"] for seed in (0, 1))
     assert not {x.tobytes() for x in one} & {x.tobytes() for x in other}
 

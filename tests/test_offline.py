@@ -55,7 +55,9 @@ def trained(data: Path, out: Path, *words: str) -> Path:
     return out
 
 
-@pytest.mark.parametrize("agent", ["bc", "iql", "rebrac --agent.actor-bc 2"])
+@pytest.mark.parametrize(
+    "agent", ["bc", "iql", pytest.param("rebrac --agent.actor-bc 2", marks=pytest.mark.slow)]
+)
 def test_a_policy_balances_that_saw_a_clumsy_one(data: Path, tmp_path: Path, agent: str) -> None:
     words = f"--agent {agent} --steps 2000 --agent.lr 1e-3".split()
     run = trained(data, tmp_path / "run", *words)
