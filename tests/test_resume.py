@@ -23,9 +23,9 @@ GO2 = ["--env", "go2-joystick-flat", "--steps", "40000", "--num-envs", "16", "--
 WORDS = {
     "ppo": ["--steps", "60000", "--num-envs", "16", "--unroll", "32", "--seeds", "2",
             "--agent.minibatches", "8"],
-    "sac": ["--steps", "4000", "--num-envs", "4", "--buffer-size", "2000", "--evals", "5", "--seeds", "2",
+    "sac": ["--steps", "4000", "--num-envs", "4", "--buffer-size", "2000", "--seeds", "2",
             "--agent.hidden", "16", "--agent.critic-hidden", "16", "--learning-starts", "100",
-            "--n-step", "2"],
+            "--n-step", "2", "--evals", "5"],
     "crossq": ["--steps", "24000", "--num-envs", "4", "--buffer-size", "6000", "--seeds", "2",
                "--agent.hidden", "16", "--agent.critic-hidden", "16", "--agent.warm", "1000"],
     "simbav2": ["--steps", "24000", "--num-envs", "4", "--buffer-size", "6000", "--seeds", "2",
