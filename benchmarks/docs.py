@@ -28,7 +28,7 @@ PAGES, EQUATIONS = ROOT / "docs" / "algorithms", ROOT / "docs" / "equations"
 # The first with an agent of a page's name draws it.
 SUITES = "gym", "quadruped", "offline", "offline_to_online", "published"
 LINK = "../../benchmarks/suites"
-OFFLINE = "bc", "td3_bc", "rebrac", "iql", "cql", "awac", "dvl"
+OFFLINE = "bc", "flow_bc", "diffusion_bc", "td3_bc", "rebrac", "iql", "cql", "awac", "dvl"
 
 
 class Page(NamedTuple):
@@ -241,7 +241,7 @@ def tables(page: Page) -> Iterator[str]:
     if get_type_hints(type(args))["agent"] is Any:
         name = page.agent or type(args.agent).__name__.lower()
         every.insert(1, Flag("--agent", name, "who learns, a file of [agents](../../agents)"))
-    for title, above in (("Of the run", "--"), ("Of the agent", "--agent.")):
+    for title, above in (("Of the run", "--"), ("Of the agent", r"--agent\.[\w.]*")):
         own = [flag for flag in every if re.fullmatch(rf"{above}[\w-]+", flag.name)]
         yield f"### {title}\n\n{table(own, told)}"
     for word, about, chosen in choices(args):

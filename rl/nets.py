@@ -14,7 +14,7 @@ LOG_STD = -20.0, 2.0
 LECUN = nn.initializers.lecun_normal()
 
 
-def apply(net: nn.Module, params: Params, *inputs: Array) -> Any:
+def apply(net: nn.Module, params: Params, *inputs: Array | None) -> Any:
     """`net.apply` for nets without mutable collections, so that it type-checks."""
     return net.apply(params, *inputs)
 

@@ -1,0 +1,221 @@
+"""Policies that plan some actions at a time, and what becomes of their plans.
+
+A plan is made of what was seen lately: `plan(params, seen [h, O], key) -> chunk [H, A]`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from rl import norm, samples
+from rl.policy import Policy
+from rl.train import sound
+from rl.types import Array, Key, Obs, Params, PyTree, Transition
+
+LEAST = 0.05  # std of an action, that it is measured by: a still joint's noise is no signal
+
+Plan = Callable[[Params, Array, Key], Array]
+# Of parameters, noise [1, H, A], what was seen [1, h, O], a key, and bounds [A], in those units.
+Draw = Callable[[Params, Array, Array, Key, tuple[Array, Array]], Array]
+Look = Callable[[Params, Obs], Array]  # what of an observation is planned by [O]
+
+
+class Queue(NamedTuple):
+    """What an executor carries."""
+
+    seen: Array  # [h, O] lately, the newest last
+    chunk: Array  # [H, A] that is being executed
+    t: Array  # [] int32 ticks since its first action; -1: there is none yet
+
+
+class Overlap(NamedTuple):
+    """What an ensemble of plans carries."""
+
+    seen: Array  # [h, O]
+    chunks: Array  # [H, H, A] the newest plans, the newest first
+    count: Array  # [] int32 of them
+
+
+class Window(NamedTuple):
+    """What to learn from steps that follow one another."""
+
+    seen: Array  # [B, h, O] up to the present; before an episode began, its first again
+    chunk: Array  # [B, H, A] from the present on; after it ended, its last again
+    kept: Array  # [B, H] bool: the episode had come so far
+
+
+def window(steps: Transition, history: int) -> Window:
+    """Of windows [B, h - 1 + H, ...], whose present is their step h - 1: nothing of another
+    episode."""
+    obs, now = samples.views(steps.obs).policy, history - 1
+    over = steps.terminated | steps.truncated
+    length = jnp.arange(over.shape[1])
+    before = jnp.where(over[:, :now], length[:now] + 1, 0).max(1, initial=0)  # where it began
+    rows = jnp.maximum(length[:history], before[:, None])
+    ended = jnp.cumsum(over[:, now:], 1) - over[:, now:]
+    kept = ended == 0
+    last = now + kept.sum(1) - 1
+    taken = jnp.minimum(length[now:], last[:, None])
+    return Window(
+        jnp.take_along_axis(obs, rows[..., None], 1),
+        jnp.take_along_axis(steps.action, taken[..., None], 1),
+        kept,
+    )
+
+
+def lazily(make: Callable[..., Array]) -> Callable[..., Array]:
+    """`call(need, old, *args)`: `make(*args)` where it is needed, else old; a batch of worlds makes
+    it at the ticks at which any of them needs it, and not at every tick as under a vmapped cond."""
+
+    @jax.custom_batching.custom_vmap
+    def call(need: Array, old: Array, *args: Any) -> Array:
+        def fresh() -> Array:
+            wanted = need.reshape(*need.shape, *[1] * (old.ndim - need.ndim))
+            return jnp.where(wanted, make(*args), old)
+
+        return jax.lax.cond(need.any(), fresh, lambda: old)
+
+    @call.def_vmap
+    def over(size: int, batched: list[PyTree], need: Array, old: Array, *args: Any) -> Any:
+        axes = jax.tree.map(lambda b: 0 if b else None, tuple(batched[2:]))
+        given = [
+            x if b else jnp.broadcast_to(x, (size, *x.shape))
+            for x, b in zip((need, old), batched, strict=False)
+        ]
+        return lazily(jax.vmap(make, axes))(*given, *args), True
+
+    return call
+
+
+def recent(seen: Array, now: Array, first: Array) -> Array:
+    """What was seen lately [h, O], and now; of an episode's `first` tick that alone."""
+    later = jnp.concatenate([seen[1:], now[None]])
+    return jnp.where(first, jnp.broadcast_to(now, seen.shape), later)
+
+
+def receding(
+    plan: Plan, look: Look, begin: Callable[[Params], tuple[Array, Array]], execute: int
+) -> Policy:
+    """Execute so many actions of a plan, then plan anew; all of them: open loop.
+
+    `begin(params)` has the shapes of what is seen [h, O] and planned [H, A].
+    """
+    planned = lazily(plan)
+
+    def init(params: Params) -> Queue:
+        return Queue(*begin(params), jnp.int32(-1))
+
+    def step(params: Params, carry: Queue, obs: Obs, key: Key) -> tuple[Array, Queue, tuple[()]]:
+        first = carry.t < 0
+        seen = recent(carry.seen, look(params, obs), first)
+        anew = first | (carry.t + 1 == execute)
+        chunk = planned(anew, carry.chunk, params, seen, key)
+        t = jnp.where(anew, 0, carry.t + 1)
+        return chunk[t], Queue(seen, chunk, t), ()
+
+    return Policy(init, step)
+
+
+def ensembled(
+    plan: Plan, look: Look, begin: Callable[[Params], tuple[Array, Array]], decay: float
+) -> Policy:
+    """Plan at every tick, and act as all plans that tell of it do on average: exp(-decay i) for the
+    i-th oldest of them (ACT: Zhao et al. 2023, arXiv:2304.13705)."""
+
+    def init(params: Params) -> Overlap:
+        seen, chunk = begin(params)
+        return Overlap(seen, jnp.zeros((len(chunk), *chunk.shape)), jnp.int32(0))
+
+    def step(
+        params: Params, carry: Overlap, obs: Obs, key: Key
+    ) -> tuple[Array, Overlap, tuple[()]]:
+        seen = recent(carry.seen, look(params, obs), carry.count == 0)
+        chunks = jnp.concatenate([plan(params, seen, key)[None], carry.chunks[:-1]])
+        age = jnp.arange(len(chunks))
+        count = jnp.minimum(carry.count + 1, len(chunks))
+        weight = jnp.where(age < count, jnp.exp(-decay * (count - 1 - age)), 0)
+        action = weight @ chunks[age, age] / weight.sum()
+        return action, Overlap(seen, chunks, count), ()
+
+    return Policy(init, step)
+
+
+class Scales(NamedTuple):
+    """What observations and actions are measured by."""
+
+    obs: norm.Stats  # of what the policy sees [O]
+    action: norm.Stats  # [A]
+
+
+def scales(obs: Obs, action: Array) -> Scales:
+    """Those of one example, before any is seen."""
+    return Scales(norm.init(samples.views(obs).policy), norm.init(action))
+
+
+def counted(before: Scales, seen: Transition) -> Scales:
+    """With transitions [T, N, ...] counted."""
+    obs = norm.update(before.obs, samples.views(seen.obs).policy)
+    return Scales(obs, norm.update(before.action, seen.action))
+
+
+def unit(stats: norm.Stats) -> tuple[Array, Array]:
+    """Mean and std [A] of actions."""
+    return stats.mean, jnp.maximum(jnp.sqrt(stats.var), LEAST)
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """How an agent plans."""
+
+    history: int = 1  # observations that it plans by
+    horizon: int = 8  # actions in a plan
+    execute: int = 4  # of these before the next plan; all of them: open loop
+    decay: float | None = None  # plan at every tick and act as all plans do, exp(-decay i) the i-th
+
+    def __post_init__(self) -> None:
+        sound(
+            self,
+            history=(self.history > 0, "a count of at least 1"),
+            horizon=(self.horizon > 0, "a count of at least 1"),
+            execute=(0 < self.execute <= self.horizon, "a count of at most the horizon"),
+            decay=(self.decay is None or self.decay >= 0, "a number of at least 0, or None"),
+        )
+
+    @property
+    def ahead(self) -> int:
+        """Steps of a window beside one."""
+        return self.history - 1 + self.horizon - 1
+
+    def begin(self, measures: Scales) -> tuple[Array, Array]:
+        """What was seen [h, O] and planned [H, A] before anything was."""
+        seen, action = measures.obs.mean, measures.action.mean
+        return jnp.zeros((self.history, *seen.shape)), jnp.zeros((self.horizon, *action.shape))
+
+    def window(self, measures: Scales, steps: Transition) -> Window:
+        """What to learn from windows [B, h - 1 + H or more, ...], in those units."""
+        found = window(jax.tree.map(lambda x: x[:, : self.ahead + 1], steps), self.history)
+        mean, std = unit(measures.action)
+        return found._replace(
+            seen=norm.normalise(measures.obs, found.seen), chunk=(found.chunk - mean) / std
+        )
+
+    def policy(self, draw: Draw) -> Policy:
+        """The policy of parameters with "scales" that draws its plans."""
+
+        def look(params: Params, obs: Obs) -> Array:
+            return norm.normalise(params["scales"].obs, samples.views(obs).policy)
+
+        def plan(params: Params, seen: Array, key: Key) -> Array:
+            mean, std = unit(params["scales"].action)
+            noise_key, key = jax.random.split(key)
+            noise = jax.random.normal(noise_key, (1, self.horizon, *mean.shape))
+            bounds = (-1 - mean) / std, (1 - mean) / std
+            return mean + std * draw(params, noise, seen[None], key, bounds)[0]
+
+        begin = lambda params: self.begin(params["scales"])  # noqa: E731
+        if self.decay is not None:
+            return ensembled(plan, look, begin, self.decay)
+        return receding(plan, look, begin, self.execute)

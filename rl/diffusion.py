@@ -1,0 +1,139 @@
+"""Denoising diffusion: how it is learned and how data are drawn.
+
+A field is what a network predicts of noised data x [B, ...] at levels of noise [B].
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rl.generative import ANYWHERE, Bounds, Chain, Field, along, logp, squared
+from rl.train import sound
+from rl.types import Array, Key
+
+
+def cosine(levels: int) -> np.ndarray:
+    """Nichol and Dhariwal 2021 (arXiv:2102.09672), eq. 17: variances [levels] that are added."""
+    at = np.cos((np.arange(levels + 1) / levels + 0.008) / 1.008 * np.pi / 2) ** 2
+    return np.minimum(1 - at[1:] / at[:-1], 0.999)
+
+
+def linear(levels: int) -> np.ndarray:
+    """Ho et al. 2020 (arXiv:2006.11239), for a thousand levels, and as much in total for others."""
+    return np.minimum(np.linspace(1e-4, 0.02, levels) * 1000 / levels, 0.999)
+
+
+def vp(levels: int) -> np.ndarray:
+    """Of a variance-preserving process between rates of 0.1 and 10, at equal times."""
+    t = np.arange(1, levels + 1)
+    return 1 - np.exp(-0.1 / levels - 0.5 * 9.9 * (2 * t - 1) / levels**2)
+
+
+SCHEDULES = {"cosine": cosine, "linear": linear, "vp": vp}
+
+
+@dataclass(frozen=True)
+class Diffusion:
+    """Denoising diffusion (DDPM: Ho et al. 2020, arXiv:2006.11239), drawn as DDIM has it (Song et
+    al. 2020, arXiv:2010.02502): eta 1 over all levels is DDPM with its posterior's variance.
+
+    A field is given levels [B], from `levels` (noise) to 1, as floats.
+    """
+
+    levels: int = 20  # of noise
+    schedule: Literal["cosine", "linear", "vp"] = "cosine"  # how noise grows over them
+    predicts: Literal["noise", "data", "velocity"] = "noise"  # what the network tells
+    steps: int = 20  # of drawing, evenly over the levels
+    eta: float = 1.0  # noise of drawing; 0: none but the first
+
+    def __post_init__(self) -> None:
+        sound(
+            self,
+            levels=(self.levels > 0, "a count of at least 1"),
+            steps=(0 < self.steps <= self.levels, "a count of at most the levels"),
+            eta=(0 <= self.eta <= 1, "a share in [0, 1]"),
+        )
+
+    @property
+    def signal(self) -> Array:
+        """The share [levels + 1] of the variance that is the data's; of 0, all."""
+        share = np.cumprod(1 - SCHEDULES[self.schedule](self.levels))
+        return jnp.asarray(np.concatenate([[1.0], share]), jnp.float32)
+
+    @property
+    def ladder(self) -> np.ndarray:
+        """Levels [steps + 1] that drawing goes down, the last 0."""
+        left = self.steps - np.arange(self.steps + 1)
+        return (2 * self.levels * left + self.steps) // (2 * self.steps)  # rounded, a half upwards
+
+    def noised(self, data: Array, noise: Array, level: Array) -> tuple[Array, Array]:
+        """Data [B, ...] at a level of noise, and what is to be predicted there."""
+        share = along(self.signal[level], data)
+        clear, rest = jnp.sqrt(share), jnp.sqrt(1 - share)
+        targets = {"noise": noise, "data": data, "velocity": clear * noise - rest * data}
+        return clear * data + rest * noise, targets[self.predicts]
+
+    def loss(self, field: Field, data: Array, key: Key, kept: Array | None = None) -> Array:
+        """Mean squared error of the prediction, over what is `kept` of data [B, ...]."""
+        level_key, noise_key = jax.random.split(key)
+        level = jax.random.randint(level_key, (len(data),), 1, self.levels + 1)
+        x, target = self.noised(data, jax.random.normal(noise_key, data.shape), level)
+        return squared(field(x, level.astype(jnp.float32)) - target, kept)
+
+    def step(
+        self, field: Field, x: Array, level: Array, to: Array, bounds: Bounds
+    ) -> tuple[Array, Array]:
+        """Mean and std [] of x [B, ...] at a lower level: eq. 12 and 16 of DDIM, of data within
+        bounds."""
+        share, then = self.signal[level], self.signal[to]
+        clear, rest = jnp.sqrt(share), jnp.sqrt(1 - share)
+        found = field(x, jnp.full(len(x), level, jnp.float32))
+        match self.predicts:
+            case "noise":
+                data = (x - rest * found) / clear
+            case "data":
+                data = found
+            case "velocity":
+                data = clear * x - rest * found
+        data = jnp.clip(data, *bounds)
+        noise = (x - clear * data) / rest
+        std = self.eta * jnp.sqrt((1 - then) / (1 - share) * (1 - share / then))
+        mean = jnp.sqrt(then) * data + jnp.sqrt(jnp.maximum(1 - then - std**2, 0)) * noise
+        return mean, std
+
+    def sample(self, field: Field, noise: Array, key: Key, bounds: Bounds = ANYWHERE) -> Array:
+        """Data of noise [B, ...], within bounds."""
+        return self._walk(field, noise, key, bounds, 0.0)[-1]
+
+    def wander(
+        self, field: Field, noise: Array, key: Key, least: float, bounds: Bounds = ANYWHERE
+    ) -> Chain:
+        """Sampling whose every step has a std of at least `least`, as policy gradients need it
+        (DPPO: Ren et al. 2024, arXiv:2409.00588)."""
+        states = self._walk(field, noise, key, bounds, least)
+        return Chain(states, self.log_likelihood(field, states, least, bounds))
+
+    def _walk(self, field: Field, noise: Array, key: Key, bounds: Bounds, least: float) -> Array:
+        def move(x: Array, now: tuple[Array, Array, Key]) -> tuple[Array, Array]:
+            level, to, key = now
+            mean, std = self.step(field, x, level, to, bounds)
+            x = mean + jnp.maximum(std, least) * jax.random.normal(key, x.shape)
+            return x, x
+
+        each = *self._stairs(), jax.random.split(key, self.steps)
+        return jnp.concatenate([noise[None], jax.lax.scan(move, noise, each)[1]])
+
+    def log_likelihood(
+        self, field: Field, states: Array, least: float, bounds: Bounds = ANYWHERE
+    ) -> Array:
+        """Log-density [B] of states [steps + 1, B, ...] that wandered, given the first."""
+        step = jax.vmap(lambda x, level, to: self.step(field, x, level, to, bounds))
+        means, stds = step(states[:-1], *self._stairs())
+        return jax.vmap(logp)(states[1:], means, jnp.maximum(stds, least)).sum(0)
+
+    def _stairs(self) -> tuple[Array, Array]:
+        """The levels [steps] that drawing comes from and goes to."""
+        return jnp.asarray(self.ladder[:-1]), jnp.asarray(self.ladder[1:])

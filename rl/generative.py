@@ -1,0 +1,194 @@
+"""Generating data from noise along a flow: how it is learned and how data are drawn.
+
+A field is what a network makes of noised data x [B, ...] at times [B], here a velocity; of what it
+is conditioned on it knows by itself.  rl/diffusion.py is a sibling.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from rl.train import sound
+from rl.types import Array, Key
+
+Field = Callable[[Array, Array], Array]
+SizedField = Callable[[Array, Array, Array], Array]  # which knows how far it is to step
+Bounds = tuple[Array | float, Array | float]  # that data lie within
+ANYWHERE: Bounds = (-jnp.inf, jnp.inf)
+
+
+class Chain(NamedTuple):
+    """Everything that one drawing went through."""
+
+    states: Array  # [steps + 1, B, ...], noise first and data last
+    logp: Array  # [B], of the states after the noise
+
+
+def along(time: Array, x: Array) -> Array:
+    """Numbers [B] that broadcast against x [B, ...]."""
+    return time.reshape(*time.shape, *[1] * (x.ndim - time.ndim))
+
+
+def squared(error: Array, kept: Array | None) -> Array:
+    """The mean square over all that is `kept` (bool, broadcastable to it)."""
+    if kept is None:
+        return (error**2).mean()
+    kept = jnp.broadcast_to(kept, error.shape)
+    return jnp.where(kept, error**2, 0).sum() / jnp.maximum(kept.sum(), 1)
+
+
+def logp(x: Array, mean: Array, std: Array) -> Array:
+    """Log-density [B] of x [B, ...] under a Gaussian of one std."""
+    z = (x - mean) / std
+    terms = -0.5 * z**2 - jnp.log(std) - 0.5 * jnp.log(2 * jnp.pi)
+    return terms.reshape(len(x), -1).sum(1)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Flow matching on straight paths (Lipman et al. 2023, arXiv:2210.02747; Liu et al. 2022,
+    arXiv:2209.03003): the field is the velocity from noise to data.
+
+    Time runs to the data ("data_at_one": FQL, QC) or from it ("noise_at_one": openpi).
+    """
+
+    steps: int = 10  # of the solver
+    solver: Literal["euler", "heun"] = "euler"  # heun looks twice
+    convention: Literal["data_at_one", "noise_at_one"] = "data_at_one"  # which way time runs
+    times: Literal["uniform", "logit_normal", "beta"] = "uniform"  # learned at; beta: as openpi
+
+    def __post_init__(self) -> None:
+        sound(self, steps=(self.steps > 0, "a count of at least 1"))
+
+    @property
+    def sign(self) -> int:
+        """Of the velocity: which way time runs."""
+        return 1 if self.convention == "data_at_one" else -1
+
+    def time(self, done: Array) -> Array:
+        """By this convention, of the share of the way from noise to data."""
+        return done if self.sign > 0 else 1 - done
+
+    def drawn(self, key: Key, count: int) -> Array:
+        """Times [count] to learn at."""
+        match self.times:
+            case "uniform":
+                return jax.random.uniform(key, (count,))
+            case "logit_normal":
+                return jax.nn.sigmoid(jax.random.normal(key, (count,)))
+            case "beta":
+                at_noise = 0.001 + 0.999 * jax.random.beta(key, 1.5, 1.0, (count,))
+                return at_noise if self.sign < 0 else 1 - at_noise
+
+    def noised(self, data: Array, noise: Array, time: Array) -> tuple[Array, Array]:
+        """What is between noise and data [B, ...] at a time, and the velocity there."""
+        done = along(self.time(time), data)
+        return (1 - done) * noise + done * data, self.sign * (data - noise)
+
+    def loss(self, field: Field, data: Array, key: Key, kept: Array | None = None) -> Array:
+        """Mean squared error of the velocity, over what is `kept` of data [B, ...]."""
+        time_key, noise_key = jax.random.split(key)
+        time = self.drawn(time_key, len(data))
+        x, velocity = self.noised(data, jax.random.normal(noise_key, data.shape), time)
+        return squared(field(x, time) - velocity, kept)
+
+    def step(self, field: Field, x: Array, i: Array) -> Array:
+        """x [B, ...] one of the solver's steps nearer to the data, after i of them."""
+        size = self.sign / self.steps
+        at = lambda i: jnp.full(len(x), self.time(i / self.steps))  # noqa: E731
+        slope = field(x, at(i))
+        if self.solver == "heun":
+            slope = (slope + field(x + size * slope, at(i + 1))) / 2
+        return x + size * slope
+
+    def sample(self, field: Field, noise: Array, key: Key, bounds: Bounds = ANYWHERE) -> Array:
+        """Data of noise [B, ...], within bounds; the key is not used."""
+        move = lambda x, i: (self.step(field, x, i), None)  # noqa: E731
+        return jnp.clip(jax.lax.scan(move, noise, jnp.arange(self.steps))[0], *bounds)
+
+    def wander(self, field: Field, noise: Array, key: Key, std: Array) -> Chain:
+        """Sampling with Gaussian noise of std [steps] after each step, as policy gradients need it
+        (ReinFlow: Zhang et al. 2025, arXiv:2505.22094)."""
+
+        def move(x: Array, now: tuple[Array, Array, Key]) -> tuple[Array, Array]:
+            i, spread, key = now
+            x = self.step(field, x, i) + spread * jax.random.normal(key, x.shape)
+            return x, x
+
+        each = jnp.arange(self.steps), std, jax.random.split(key, self.steps)
+        states = jnp.concatenate([noise[None], jax.lax.scan(move, noise, each)[1]])
+        return Chain(states, self.log_likelihood(field, states, std))
+
+    def log_likelihood(self, field: Field, states: Array, std: Array) -> Array:
+        """Log-density [B] of states [steps + 1, B, ...] that wandered, given the first."""
+        means = jax.vmap(partial(self.step, field))(states[:-1], jnp.arange(self.steps))
+        return jax.vmap(logp)(states[1:], means, std).sum(0)
+
+
+@dataclass(frozen=True)
+class Shortcut:
+    """A flow whose field is told how far it is to step, so that few steps are enough, or one (Frans
+    et al. 2024, arXiv:2410.12557).  Time runs to the data."""
+
+    steps: int = 1  # of drawing
+    finest: int = 16  # steps that it learns by; a power of two
+    consistent: float = 0.25  # share of a batch that learns of its own shorter steps
+
+    def __post_init__(self) -> None:
+        powers = [2**i for i in range(self.finest.bit_length())]
+        sound(
+            self,
+            finest=(self.finest > 1 and self.finest in powers, "a power of two above 1"),
+            steps=(self.steps in powers, f"a power of two up to finest, {self.finest}"),
+            consistent=(0 < self.consistent < 1, "a share in (0, 1)"),
+        )
+
+    def told(self, size: Array) -> Array:
+        """What a field is told of a step [B]: the finest is none, as the velocity is learned."""
+        return jnp.where(size * self.finest > 1, size, 0)
+
+    def target(self, field: SizedField, x: Array, time: Array, size: Array) -> Array:
+        """Velocity [B, ...] of two steps of a size, one after the other."""
+        told = self.told(size)
+        first = field(x, time, told)
+        second = field(x + along(size, x) * first, time + size, told)
+        return (first + second) / 2
+
+    def loss(
+        self,
+        field: SizedField,
+        teacher: SizedField,
+        data: Array,
+        key: Key,
+        kept: Array | None = None,
+    ) -> Array:
+        """Mean squared error: some of the batch learns that a step is two of half its size by the
+        `teacher` (a slow average of the field), the rest the velocity, told to step nowhere."""
+        size_key, time_key, noise_key = jax.random.split(key, 3)
+        count, rest = len(data), max(round(self.consistent * len(data)), 1)
+        noise, time = (
+            jax.random.normal(noise_key, data.shape),
+            jax.random.uniform(time_key, (count,)),
+        )
+        half = 2.0 ** jax.random.randint(size_key, (count,), 0, self.finest.bit_length() - 1)
+        half = jnp.where(jnp.arange(count) < rest, half / self.finest, 0)
+        steps = 1 / jnp.where(half > 0, 2 * half, 1)
+        time = jnp.where(half > 0, jnp.floor(time * steps) / steps, time)
+        done = along(time, data)
+        x, velocity = (1 - done) * noise + done * data, data - noise
+        two = self.target(teacher, x[:rest], time[:rest], half[:rest])
+        wanted = jax.lax.stop_gradient(velocity.at[:rest].set(two))
+        return squared(field(x, time, 2 * half) - wanted, kept)
+
+    def sample(self, field: SizedField, noise: Array, key: Key, bounds: Bounds = ANYWHERE) -> Array:
+        """Data of noise [B, ...], within bounds; the key is not used."""
+        size = jnp.full(len(noise), 1 / self.steps)
+
+        def move(x: Array, i: Array) -> tuple[Array, None]:
+            return x + along(size, x) * field(x, i * size, self.told(size)), None
+
+        return jnp.clip(jax.lax.scan(move, noise, jnp.arange(self.steps))[0], *bounds)
