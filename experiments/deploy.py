@@ -76,19 +76,20 @@ class Deployer:
             physics_dt=float(task.model().opt.timestep),
             max_tilt=task.spec.max_tilt,
         )
-        carry = memory, self.policy.init(params)
+        carry = memory, self.policy.init(params), jnp.int32(0)
         return export.Exporter(spec, task.whole(), self._step, params, carry)
 
     def _step(
         self, params: Params, carry: PyTree, readings: Readings, command: Array
     ) -> tuple[Array, PyTree]:
         """What the simulation does between its readings and its targets."""
-        memory, inner = carry
+        memory, inner, tick = carry
         obs, memory = self.env.task.observe(readings, command, memory)
-        # A deterministic policy draws nothing.
-        action, inner, _ = self.policy.step(params, inner, obs, jax.random.key(0))
+        # What a policy draws is another thing at each tick, and the same in each episode.
+        key = jax.random.fold_in(jax.random.key(0), tick)
+        action, inner, _ = self.policy.step(params, inner, obs, key)
         targets, memory = self.env.task.control(action, readings, memory)
-        return targets, (memory, inner)
+        return targets, (memory, inner, tick + 1)
 
 
 def artefact_of(run: Path, seed: int) -> Path:

@@ -89,12 +89,16 @@ def by_episode(log: dict[str, Any], count: int) -> dict[str, np.ndarray]:
     """A log's rows as [T, E, ...]; ValueError where an episode was cut short."""
     if len(log["time"]) % count:
         raise ValueError(f"The log has {len(log['time'])} rows, and not {count} whole episodes.")
-    return {name: x.reshape(count, -1, *x.shape[1:]).swapaxes(0, 1) for name, x in log.items()}
+    each = (
+        count,
+        len(log["time"]) // count,
+    )  # told, as a task may ask for nothing: rows of no numbers
+    return {name: x.reshape(*each, *x.shape[1:]).swapaxes(0, 1) for name, x in log.items()}
 
 
 def line(x: np.ndarray) -> np.ndarray:
     """[T, E, ...] as one row of episodes [E T, ...]."""
-    return x.swapaxes(0, 1).reshape(-1, *x.shape[2:])
+    return x.swapaxes(0, 1).reshape(x.shape[0] * x.shape[1], *x.shape[2:])
 
 
 def captions(found: Artefact, log: dict[str, Any], verdict: Verdict) -> list[str]:

@@ -20,6 +20,7 @@ from envs.simulation import Sim
 from experiments.deploy import GOLDEN, Deployer, artefact_of
 from rl import artefact
 from rl.artefact import Artefact, Deployed
+from rl.policy import memoryless
 
 NAME = "go2-joystick-flat"
 SENSORS = *ANGLES, *SPEEDS, "gyro", "orientation"
@@ -196,3 +197,24 @@ def test_a_task_without_a_command_is_deployed_as_well(
     np.testing.assert_allclose(policy.step(told, np.zeros(0)), want, atol=1e-6)
     pose = env.task.legged.pose  # type: ignore[attr-defined]
     assert [x.rest for x in policy.spec.actuators] == pytest.approx([*pose])
+
+
+def test_what_a_policy_draws_is_new_at_each_tick_and_the_same_in_each_episode() -> None:
+    """Of a policy that plans by noise: with the same noise for ever it may be stuck."""
+    env, _, _ = trained()
+    noisy = memoryless(lambda params, obs, key: (jax.random.normal(key, (12,)) / 3, ()))
+    deployer, (readings, command) = Deployer(env, noisy, NAME), stream(3, 1)
+    task = env.task
+
+    def episode() -> list[np.ndarray]:
+        carry, made = (task.memory(), (), jnp.int32(0)), []
+        for _ in range(3):
+            now = {name: jnp.asarray(x[0]) for name, x in readings.items()}
+            targets, carry = deployer._step((), carry, now, jnp.asarray(command[0]))
+            made.append(np.asarray(targets))
+        return made
+
+    one, other = episode(), episode()
+    np.testing.assert_array_equal(one, other)
+    assert np.abs(one[1] - one[0]).max() > 0.05
+    assert np.abs(one[2] - one[1]).max() > 0.05

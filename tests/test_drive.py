@@ -6,10 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks import picture
-from experiments import drive
+from experiments import drive, drive_arm
 
 ROOT = Path(__file__).parent.parent
 POLICIES = ROOT / "benchmarks" / "policies"
@@ -75,3 +76,17 @@ def using(folder: Path) -> list[str]:
         except OSError:  # ended meanwhile
             continue
     return [words for words in told if str(folder) in words]
+
+
+def test_a_log_of_a_task_that_asks_for_nothing_is_of_episodes_too() -> None:
+    log = {
+        "time": np.arange(6.0),
+        "command": np.zeros((6, 0)),
+        "qpos": np.arange(12.0).reshape(6, 2),
+    }
+    found = drive_arm.by_episode(log, 3)
+    assert {name: x.shape for name, x in found.items()} == {
+        "time": (2, 3), "command": (2, 3, 0), "qpos": (2, 3, 2)
+    }  # fmt: skip
+    for name, x in found.items():
+        np.testing.assert_array_equal(drive_arm.line(x), log[name])
