@@ -148,7 +148,7 @@ def unlike(args: Args) -> str:
             return f"it has {flag} {then[size]}, and this has {now[size]}: give the same"
     if mine != theirs:
         return f"{mine.upper()} has another kind of it than {theirs.upper()}"
-    return manifest.difference("config", facts["config"], manifest.plain(args))
+    return manifest.difference("agent", then, now)
 
 
 def shapes(tree: PyTree) -> list[tuple[str, str]]:
