@@ -60,6 +60,11 @@ class DiffusionBC:
         return 1.0
 
     @property
+    def deterministic(self) -> bool:
+        """Noise and what was seen tell all of a plan."""
+        return not self.diffusion.eta
+
+    @property
     def tx(self) -> optax.GradientTransformation:
         return optax.adam(self.lr)
 
@@ -72,12 +77,13 @@ class DiffusionBC:
 
     def policy(self, explore: bool, action_dim: int) -> Policy:
         """The policy of `deploy`'s parameters, which draws its plans in either case."""
+        return self.chunks.policy(self.draw)
 
-        def draw(params: Params, noise: Array, seen: Array, key: Key, bounds: Bounds) -> Array:
-            field = lambda x, level: self.field(params["net"], x, seen, level)  # noqa: E731
-            return self.diffusion.sample(field, noise, key, bounds)
-
-        return self.chunks.policy(draw)
+    def draw(self, params: Params, noise: Array, seen: Array, key: Key, bounds: Bounds) -> Array:
+        """Plans that noise [B, H, A] becomes, of `deploy`'s parameters, by what was seen [B, h, O];
+        all in their units."""
+        field = lambda x, level: self.field(params["net"], x, seen, level)  # noqa: E731
+        return self.diffusion.sample(field, noise, key, bounds)
 
     def deploy(self, state: State) -> Params:
         """All a policy needs: the averaged net and what it measures by."""

@@ -15,6 +15,7 @@ from rl.denoisers import Dense, Net
 from rl.generative import Bounds, Flow, Shortcut
 from rl.nets import apply
 from rl.policy import Policy
+from rl.realtime import Lead, guided
 from rl.train import Trainable, descend, sound, trainable
 from rl.types import Array, Key, Metrics, Obs, Params, Transition
 
@@ -59,6 +60,11 @@ class FlowBC:
         return 1.0
 
     @property
+    def deterministic(self) -> bool:
+        """Noise and what was seen tell all of a plan."""
+        return True
+
+    @property
     def tx(self) -> optax.GradientTransformation:
         return optax.adam(self.lr)
 
@@ -72,12 +78,18 @@ class FlowBC:
 
     def policy(self, explore: bool, action_dim: int) -> Policy:
         """The policy of `deploy`'s parameters, which draws its plans in either case."""
+        return self.chunks.policy(self.draw, led=True)
 
-        def draw(params: Params, noise: Array, seen: Array, key: Key, bounds: Bounds) -> Array:
-            field = lambda x, *told: self.field(params["net"], x, seen, *told)  # noqa: E731
-            return self.flow.sample(field, noise, key, bounds)
-
-        return self.chunks.policy(draw)
+    def draw(
+        self, params: Params, noise: Array, seen: Array, key: Key, bounds: Bounds, *leads: Lead
+    ) -> Array:
+        """Plans that noise [B, H, A] becomes, of `deploy`'s parameters, by what was seen [B, h, O];
+        all in their units, led on by what leads them."""
+        field = lambda x, *told: self.field(params["net"], x, seen, *told)  # noqa: E731
+        if leads and isinstance(self.flow, Flow):
+            led = guided(self.flow, field, *leads)
+            return self.flow.sample(led, noise, key, bounds)
+        return self.flow.sample(field, noise, key, bounds)
 
     def deploy(self, state: State) -> Params:
         """All a policy needs: the averaged net and what it measures by."""

@@ -70,6 +70,7 @@ class PPO:
     entropy_cost: float = 0.0
     max_grad_norm: float = 0.5
     std: float = 1.0  # of actions, to begin with
+    out_gain: float = 0.01  # of the actor's last layer, to begin with
     target_kl: float = 0.0  # mean KL of an epoch that the learning rate seeks; 0: leave it
     mirror: Suppress[Mirror | None] = None  # left and right are alike to policy and critic
 
@@ -90,7 +91,7 @@ class PPO:
         )
 
     def actor(self, action_dim: int) -> Gaussian:
-        return Gaussian(action_dim, self.hidden, self.std)
+        return Gaussian(action_dim, self.hidden, self.std, self.out_gain)
 
     @property
     def critic(self) -> MLP:

@@ -14,6 +14,7 @@ COMMANDS = {
     "search": "try settings of an agent, and the best of them again on fresh seeds",
     "docs": "write docs/algorithms",
     "family": "a policy in worlds that differ",
+    "latency": "how long a policy takes for a plan",
     "planted": "verdicts on runs on data whose condition is known",
     "owed": "what is still to be measured, and with which command",
 }

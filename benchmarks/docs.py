@@ -68,7 +68,8 @@ NAMED = {
         Page("crossq", "crossq", "sac"), Page("simbav2", "simbav2", "sac"),
         *(Page(name.replace("_", ""), "offline", agent=name) for name in OFFLINE),
         Page("offline_to_online", "offline_to_online", arm="wsrl-10"),
-        Page("dagger", "teacher_student"), Page("walk", "walk", "ppo"),
+        Page("resfit", "residual"), Page("resip", "residual_ppo"),
+        Page("dagger", "teacher_student"), Page("walk", "walk", "ppo"), Page("onestep", "distill"),
     )
 }  # fmt: skip
 
@@ -162,9 +163,8 @@ def commands(page: Page) -> str:
         lines += [f"python -m experiments.drive {out}  # its artefact on a simulated robot"]
         lines += [f"python -m benchmarks.walking {out} --kicked"]
     more = "`--resume RUN` goes on with a run that was stopped, by the flags it had; `--out` names "
-    more += "a new one."
+    more += "a new one. The [README](../../README.md#train) tells what a run leaves."
     block = "\n".join(["```", *lines, "```"])
-    more += " The [README](../../README.md#train) tells what a run leaves."
     if hasattr(page.args, "data"):
         more += "\n\nThe [README](../../README.md#learn-from-data) tells how to make the file that "
         more += "`--data` names, or to convert one."
@@ -185,7 +185,7 @@ def curve(page: Page, tasks: dict[str, list[Result]]) -> str:
         parts.append("\n".join(["```", *(f"python -m benchmarks {x}" for x in lines), "```"]))
     else:
         parts[-1] += " No suite has it; this draws one into its run's directory:"
-        start = page.examples[-1] if hasattr(page.args, "data") else page.program
+        start = page.examples[-1] if {"data", "base"} & {*vars(page.args)} else page.program
         parts.append(f"```\n{start} --seeds 5\n```")
     return "\n\n".join([*parts, ends(tasks)] if tasks else parts)
 

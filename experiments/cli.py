@@ -46,30 +46,23 @@ def parse(args_type: Any, args: list[str], begun: Mapping[str, Any] | None = Non
     `begun` (its manifest) has them itself.  `--resume RUN` stands for RUN's flags.
     """
     defaults: Any = args_type()
-    rest: list[str] = []
     hints = get_type_hints(args_type)
     any_agent = hints.get("agent") is Any
     named = ["--env", *["--agent"] * any_agent]
     named += ["--start-from"] * (any_agent and "start_from" in hints)
-    made: dict[str, str] = {}
-    words = iter(args)
-    for word in words:
-        flag, _, value = word.partition("=")
-        if flag in named:
-            made[flag] = value or next(words, "")
-            if not made[flag] or made[flag].startswith("--"):
-                raise ValueError(f"{flag} takes a {'run' if flag == '--start-from' else 'name'}.")
-        else:
-            rest.append(word)
+    named += ["--base"] * ("base" in hints)
+    made, rest = _named(args, named)
     default: dict[str, Any] = {}
     if "--start-from" in made:
         if not {"--env", "--agent"} <= made.keys():
             default = _of_run(begun, made["--start-from"])
         default["start_from"] = Path(made["--start-from"])
+    if "--base" in made:
+        default = _above(begun, made, defaults.agent) | {"base": Path(made["--base"])}
     if "--env" in made or "env" not in default:
         name = made.get("--env", str(defaults.env_name))
         default |= {"env": envs.named(name), "env_name": name}
-    if "--agent" in made:
+    if "--agent" in made and "--base" not in made:
         default["agent"] = agent(made["--agent"])
     parsed = tyro.cli(
         args_type,
@@ -79,6 +72,8 @@ def parse(args_type: Any, args: list[str], begun: Mapping[str, Any] | None = Non
         args=rest,
         default=args_type(**default),
     )
+    if "--base" in made:
+        parsed = replace(parsed, agent=replace(parsed.agent, base=default["agent"].base))
     if getattr(parsed.env, "id", parsed.env_name) != parsed.env_name:  # a field of Gymnasium's
         raise ValueError(f"--env names {parsed.env_name}, and --env.id {parsed.env.id}: leave it.")
     if getattr(parsed, "resume", None) is None:
@@ -86,6 +81,23 @@ def parse(args_type: Any, args: list[str], begun: Mapping[str, Any] | None = Non
     if not args[0].startswith("--resume") or len(args) > (1 if "=" in args[0] else 2):
         raise ValueError("--resume takes no other flags: a run goes on with those it has.")
     return _begun(args_type, parsed.resume)
+
+
+def _named(args: list[str], flags: list[str]) -> tuple[dict[str, str], list[str]]:
+    """What these flags name, and the rest of the words."""
+    made: dict[str, str] = {}
+    rest: list[str] = []
+    words = iter(args)
+    for word in words:
+        flag, _, value = word.partition("=")
+        if flag not in flags:
+            rest.append(word)
+            continue
+        made[flag] = value or next(words, "")
+        if not made[flag] or made[flag].startswith("--"):
+            kind = "name" if flag in ("--env", "--agent") else "run"
+            raise ValueError(f"{flag} takes a {kind}.")
+    return made, rest
 
 
 def agent_names() -> list[str]:
@@ -96,10 +108,33 @@ def agent_names() -> list[str]:
 def agent(name: str) -> Any:
     """The agent of agents/NAME.py with its own settings; underscores do not count."""
     files = {file.replace("_", ""): file for file in agent_names()}
-    plain = name.replace("_", "")
+    plain = name.replace("_", "").lower()
     file = files.get(plain) or known("agent", name, agent_names())
     module = import_module(f"agents.{file}")
     return next(x for called, x in vars(module).items() if called.lower() == plain)()
+
+
+def learned_by(algorithm: str, config: Mapping[str, Any]) -> Any:
+    """The agent that a manifest tells of, and the agents within it.
+
+    Raises KeyError or TypeError where it is of another version.
+    """
+    like = agent(algorithm)
+    within = {n: x for n, x in config.items() if isinstance(x, dict) and getattr(like, n) is None}
+    like = replace(like, **{n: learned_by(x["is"], x) for n, x in within.items()})
+    return manifest.made(like, config)
+
+
+def _above(begun: Mapping[str, Any] | None, made: Mapping[str, str], own: Any) -> dict[str, Any]:
+    """The task of a run that is a base, and the agent that is to learn above it."""
+    found = _of_run(begun, made["--base"])
+    if begun:
+        return found
+    mine = agent(made["--agent"]) if "--agent" in made else own
+    if not hasattr(mine, "base"):
+        able = ", ".join(name for name in agent_names() if hasattr(agent(name), "base"))
+        raise ValueError(f"{type(mine).__name__} learns above no base; {able} do.")
+    return found | {"agent": replace(mine, base=found["agent"])}
 
 
 def _of_run(begun: Mapping[str, Any] | None, run: str) -> dict[str, Any]:
@@ -107,7 +142,7 @@ def _of_run(begun: Mapping[str, Any] | None, run: str) -> dict[str, Any]:
     facts = begun or runs.read_manifest(runs.run_of(Path(run)))
     try:
         task = manifest.made(envs.named(facts["env"]), facts["config"]["env"])
-        theirs = manifest.made(agent(facts["algorithm"]), facts["config"]["agent"])
+        theirs = learned_by(facts["algorithm"], facts["config"]["agent"])
     except (KeyError, TypeError) as error:
         raise ValueError(
             f"{run}/manifest.json is damaged or of another version: {error!r}."
@@ -128,7 +163,7 @@ def _begun(args_type: Any, resume: Path) -> Any:
     args = parse(args_type, argv[1:], facts)
     seeds = facts["seeds"]  # of all that argv named, those of this group
     args = replace(args, seed=seeds[0], seeds=len(seeds))
-    now, then = manifest.plain(args), facts["config"]
+    now, then = (manifest.first(x) for x in (manifest.plain(args), facts["config"]))
     if now != then:
         what = manifest.difference("config", then, now)
         raise ValueError(

@@ -155,6 +155,26 @@ def first_rows(args: Args) -> int:
     return max(-(-args.learning_starts // args.num_envs), args.n_step)
 
 
+def room(args: Any, env: Simulation, first: int) -> int:
+    """Rows of a replay, `first` of which come before learning; ValueError where they do not fit."""
+    if args.n_step > env.horizon:
+        raise ValueError(
+            f"--n-step is {args.n_step}; an episode of {args.env_name} has {env.horizon} steps."
+        )
+    rows = args.buffer_size // args.num_envs
+    if rows < first:
+        raise ValueError(
+            f"--buffer-size is {args.buffer_size:,}; it must hold the {first * args.num_envs:,} "
+            "steps before learning starts."
+        )
+    if args.steps <= first * args.num_envs:
+        raise ValueError(
+            f"--steps is {args.steps:,}; learning starts after {first * args.num_envs:,}: "
+            "lower --learning-starts, or --n-step or --num-envs where they need more."
+        )
+    return rows
+
+
 def check(args: Args, env: Simulation) -> list[Args]:
     """Refuse what makes no sense, before anything is made; seeds in groups that fit in memory."""
     cli.at_least(1, args, "steps", "seeds", "num_envs", "updates_per_step", "batch_size")
@@ -166,21 +186,8 @@ def check(args: Args, env: Simulation) -> list[Args]:
         raise ValueError(f"{who} cannot learn from replay: it has no {', '.join(lacking)}.")
     if not 0 <= args.return_bound < math.inf:
         raise ValueError(f"--return-bound is {args.return_bound}; it takes a number above 0, or 0.")
-    if args.n_step > env.horizon:
-        raise ValueError(
-            f"--n-step is {args.n_step}; an episode of {args.env_name} has {env.horizon} steps."
-        )
-    rows, first = args.buffer_size // args.num_envs, first_rows(args)
-    if rows < first:
-        raise ValueError(
-            f"--buffer-size is {args.buffer_size:,}; it must hold the {first * args.num_envs:,} "
-            "steps before learning starts."
-        )
-    if args.steps <= first * args.num_envs:
-        raise ValueError(
-            f"--steps is {args.steps:,}; learning starts after {first * args.num_envs:,}: "
-            "lower --learning-starts, or --n-step or --num-envs where they need more."
-        )
+    first = first_rows(args)
+    rows = room(args, env, first)
     least, world = replace(args, buffer_size=first * args.num_envs), prior.world(env, args)
     seen = jax.eval_shape(lambda key: begin(least, world, key), jax.random.key(0)).replay.data
     read = pace(args).updates * args.agent.delay * args.batch_size * args.n_step  # in an iteration

@@ -218,13 +218,15 @@ def check(args: Args, env: envs.World, data: Dataset) -> list[Args]:
 
 
 def check_agent(agent: Any) -> None:
-    """Raise ValueError unless it learns from windows of steps."""
+    """Raise ValueError unless it learns from windows of steps, and has a base if it needs one."""
     asked = [name for name in dir(FromReplay) if name[0] != "_"]
-    if not all(hasattr(agent, name) for name in asked):
-        every = {name: cli.agent(name) for name in cli.agent_names()}
-        able = [name for name, one in every.items() if all(hasattr(one, n) for n in asked)]
-        who = type(agent).__name__
-        raise ValueError(f"{who} cannot learn from data; {', '.join(able)} can.")
+
+    def able(agent: Any) -> bool:
+        return all(hasattr(agent, x) for x in asked) and getattr(agent, "base", agent) is not None
+
+    if not able(agent):
+        every = ", ".join(name for name in cli.agent_names() if able(cli.agent(name)))
+        raise ValueError(f"{type(agent).__name__} cannot learn from data; {every} can.")
 
 
 if __name__ == "__main__":

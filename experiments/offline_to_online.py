@@ -23,7 +23,7 @@ from agents.sac import SAC
 from envs.simulation import Simulation
 from experiments import cli, host, offline, start
 from experiments.host import Course
-from experiments.off_policy import pace, plan
+from experiments.off_policy import pace, plan, room
 from rl import buffer, memory, rollout
 from rl.data import npz, sampling
 from rl.data.dataset import Dataset
@@ -89,7 +89,7 @@ def begin(args: Args, env: Simulation, data: Sources, key: Key, learner: PyTree 
     )
 
 
-def valued(args: Args, seen: Transition) -> Transition:
+def valued(args: Any, seen: Transition) -> Transition:
     """Steps with their rewards as they are learned from, and nothing of how they were acted."""
     return seen._replace(reward=args.reward_scale * seen.reward + args.reward_shift, aux=())
 
@@ -135,7 +135,7 @@ def recorded(args: Args, source: Source, key: Key, count: int) -> Transition:
     return found if calibrated(args) else found._replace(aux=())
 
 
-def shared(args: Args) -> int:
+def shared(args: Any) -> int:
     """Windows of a batch that come from the data."""
     return round(args.mix * args.batch_size) if args.data else 0
 
@@ -203,21 +203,8 @@ def check(args: Args, env: Simulation, data: Dataset | None) -> list[Args]:
         )
     if args.data is None and args.start_from is None:
         raise ValueError("There is nothing to begin with: name a run with --start-from, or --data.")
-    if args.n_step > env.horizon:
-        raise ValueError(
-            f"--n-step is {args.n_step}; an episode of {args.env_name} has {env.horizon} steps."
-        )
-    rows, first = args.buffer_size // args.num_envs, first_rows(args)
-    if rows < first:
-        raise ValueError(
-            f"--buffer-size is {args.buffer_size:,}; it must hold the {first * args.num_envs:,} "
-            "steps before learning starts."
-        )
-    if args.steps <= first * args.num_envs:
-        raise ValueError(
-            f"--steps is {args.steps:,}; learning starts after {first * args.num_envs:,}: "
-            "lower --learning-starts, or --n-step or --num-envs where they need more."
-        )
+    first = first_rows(args)
+    rows = room(args, env, first)
     memory.require(2 * data.size if data else 0, f"{args.data}", "take a part of it")
     if data:
         args.sampler.weights(data)

@@ -58,7 +58,7 @@ def load_all(
     found = runs.read_manifest(run)
     try:
         config, seeds, status = (found[name] for name in ("config", "seeds", "status"))
-        agent = manifest.made(cli.agent(found["algorithm"]), config["agent"])
+        agent = cli.learned_by(found["algorithm"], config["agent"])
         task = manifest.made(envs.named(found["env"]), config["env"])
         env = envs.world(task, config["physics"])
         if config.get("mirror"):

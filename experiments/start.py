@@ -71,7 +71,7 @@ def learned(args: Args, path: Path, env: World) -> PyTree:
     run, step = runs.run_of(path), host.step_of(path)
     facts = runs.read_manifest(run)
     config, seeds = facts["config"], facts["seeds"]
-    agent = manifest.made(cli.agent(facts["algorithm"]), config["agent"])
+    agent = cli.learned_by(facts["algorithm"], config["agent"])
     asked = range(args.seed, args.seed + args.seeds)
     if missing := [seed for seed in asked if seed not in seeds]:
         raise ValueError(f"{run} has no seed {missing[0]}; it has {seeds}: --seed and --seeds.")

@@ -18,8 +18,9 @@ from rl.types import Array, Key, Obs, Params, PyTree, Transition
 LEAST = 0.05  # std of an action, that it is measured by: a still joint's noise is no signal
 
 Plan = Callable[[Params, Array, Key], Array]
-# Of parameters, noise [1, H, A], what was seen [1, h, O], a key, and bounds [A], in those units.
-Draw = Callable[[Params, Array, Array, Key, tuple[Array, Array]], Array]
+# Of parameters, noise [1, H, A], what was seen [1, h, O], a key, and bounds [A], in those units; if
+# it may be led, of the rl.realtime.Lead of a plan that is late too.
+Draw = Callable[..., Array]
 Look = Callable[[Params, Obs], Array]  # what of an observation is planned by [O]
 
 
@@ -166,6 +167,12 @@ def unit(stats: norm.Stats) -> tuple[Array, Array]:
     return stats.mean, jnp.maximum(jnp.sqrt(stats.var), LEAST)
 
 
+def bounds(stats: norm.Stats) -> tuple[Array, Array]:
+    """Where actions end [A], in units of that."""
+    mean, std = unit(stats)
+    return (-1 - mean) / std, (1 - mean) / std
+
+
 @dataclass(frozen=True)
 class Chunks:
     """How an agent plans."""
@@ -174,14 +181,20 @@ class Chunks:
     horizon: int = 8  # actions in a plan
     execute: int = 4  # of these before the next plan; all of them: open loop
     decay: float | None = None  # plan at every tick and act as all plans do, exp(-decay i) the i-th
+    late: int = 0  # ticks that a plan takes, at most; flows are then led on by the plan before
 
     def __post_init__(self) -> None:
+        spare = self.horizon - self.execute if self.decay is None else 0
         sound(
             self,
             history=(self.history > 0, "a count of at least 1"),
             horizon=(self.horizon > 0, "a count of at least 1"),
             execute=(0 < self.execute <= self.horizon, "a count of at most the horizon"),
             decay=(self.decay is None or self.decay >= 0, "a number of at least 0, or None"),
+            late=(
+                0 <= self.late <= spare,
+                "a count of at most horizon - execute, or 0 where decay is set",
+            ),
         )
 
     @property
@@ -202,20 +215,25 @@ class Chunks:
             seen=norm.normalise(measures.obs, found.seen), chunk=(found.chunk - mean) / std
         )
 
-    def policy(self, draw: Draw) -> Policy:
-        """The policy of parameters with "scales" that draws its plans."""
+    def policy(self, draw: Draw, led: bool = False) -> Policy:
+        """The policy of parameters with "scales" that draws its plans; late ones `led` or not."""
 
         def look(params: Params, obs: Obs) -> Array:
             return norm.normalise(params["scales"].obs, samples.views(obs).policy)
 
-        def plan(params: Params, seen: Array, key: Key) -> Array:
+        def plan(params: Params, seen: Array, key: Key, *leads: Any) -> Array:
             mean, std = unit(params["scales"].action)
             noise_key, key = jax.random.split(key)
             noise = jax.random.normal(noise_key, (1, self.horizon, *mean.shape))
-            bounds = (-1 - mean) / std, (1 - mean) / std
-            return mean + std * draw(params, noise, seen[None], key, bounds)[0]
+            ends = bounds(params["scales"].action)
+            told = [x._replace(chunk=(x.chunk - mean) / std) for x in leads if led]
+            return mean + std * draw(params, noise, seen[None], key, ends, *told)[0]
 
         begin = lambda params: self.begin(params["scales"])  # noqa: E731
         if self.decay is not None:
             return ensembled(plan, look, begin, self.decay)
+        if self.late:
+            from rl import realtime  # which builds on this file
+
+            return realtime.late(plan, look, begin, self.execute, self.late)
         return receding(plan, look, begin, self.execute)

@@ -27,7 +27,7 @@ AT_THE_END = ("eval_seed", "eval_returns", "peak_memory_gb", "parameters_sha256"
 # Settings that say where and how a run is made, and not what comes of it.
 HOST = ("out", "resume", "seed", "seeds", "threads", "track", "video", "save_s", "when_full")
 # Settings that came after the first runs, and what they were before: those runs stay the same.
-LATER = {"demos": None, "hindsight": 0.0}
+LATER = {"demos": None, "hindsight": 0.0, "agent.out_gain": 0.01, "agent.chunks.late": 0}
 SETTINGS = ("JAX_", "XLA_", "NPROC", "OMP_", "MUJOCO_GL", "CUDA_VISIBLE_DEVICES")
 
 
@@ -69,12 +69,18 @@ def _packages() -> dict[str, str]:
 
 def identity(config: Mapping[str, Any]) -> str:
     """The hash of a plain configuration, the same for all seeds and hosts."""
-    told = {
-        name: part
-        for name, part in config.items()
-        if name not in HOST and (name not in LATER or part != LATER[name])
-    }
+    told = {name: part for name, part in first(config).items() if name not in HOST}
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
+def first(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """A plain configuration as it was before settings came that change nothing in it."""
+    told = {name: (f"{above}{name}", part) for name, part in config.items()}
+    return {
+        name: first(part, f"{where}.") if isinstance(part, dict) else part
+        for name, (where, part) in told.items()
+        if where not in LATER or part != LATER[where]
+    }
 
 
 def peak_memory_gb() -> float:

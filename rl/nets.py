@@ -104,10 +104,11 @@ class Gaussian(nn.Module):
     action_dim: int
     hidden: Sequence[int]
     std: float = 1.0  # to begin with
+    out_gain: float = 0.01  # of the mean, to begin with
 
     @nn.compact
     def __call__(self, x: Array) -> tuple[Array, Array]:
-        mean = tanh_mlp((*self.hidden, self.action_dim), out_gain=0.01)(x)
+        mean = tanh_mlp((*self.hidden, self.action_dim), self.out_gain)(x)
         first = nn.initializers.constant(math.log(self.std))
         log_std = self.param("log_std", first, (self.action_dim,))
         return mean, jnp.broadcast_to(log_std, mean.shape)
