@@ -39,6 +39,7 @@ class Args:
     env_name: tyro.conf.Suppress[str] = "panda-pick-cube"
     by: str = "expert"  # who acts: the task's expert, "random", or a run's directory
     explore: bool = True  # a run's policy, as it did when it learned
+    successes: bool = False  # of a run or of chance, only episodes that succeed
     episodes: int = 100
     failures: float = 0.0  # share of the episodes that fail
     fumble: float = 0.03  # m, std of how wrong an expert that fails is about where things are
@@ -80,6 +81,8 @@ def check(args: Args, out: Path) -> None:
         check_expert(args)
     elif args.by != "random" and not Path(args.by).exists():
         raise ValueError(f"There is no run {args.by}: --by takes expert, random, or a run's path.")
+    if args.by == "expert" and args.successes:
+        raise ValueError("--successes is for --by a run: an expert's are unless --failures asks.")
     if args.by != "expert" and (args.failures or args.expert != Expert()):
         raise ValueError("--failures and --expert... are for experts: --by tells who acts.")
     cli.at_least(1, args, "episodes")
@@ -107,7 +110,14 @@ def made(args: Args, env: Simulation) -> list[Episode]:
     key, failures = jax.random.key(args.seed), round(args.failures * args.episodes)
     if args.by != "expert":
         policy, params = actor(args, env)
-        return episodes.gathered(env, policy, params, key, args.episodes, lambda facts: True)
+        wanted = lambda facts: facts.get("success", False) or not args.successes  # noqa: E731
+        try:
+            return episodes.gathered(env, policy, params, key, args.episodes, wanted)
+        except episodes.TooFew as error:
+            raise ValueError(
+                f"Only {error.found} of {error.tried:,} episodes succeeded, and {args.episodes} "
+                "are wanted: ask for fewer, or leave --successes out."
+            ) from None
     clumsy = replace(args.expert, mistake=max(args.fumble, args.expert.mistake))
     good = shown(env, args.expert, key, args.episodes - failures, True)
     bad = shown(env, clumsy, jax.random.fold_in(key, FAILURES), failures, False)
@@ -157,7 +167,8 @@ def about(args: Args, env: Simulation) -> dict[str, Any]:
         world, who = Revealed(env), "expert"
     else:
         best, params = actor(replace(args, explore=False), env)
-        facts |= {"explore": args.explore, "policy_sha256": checkpoint.fingerprint(params)}
+        facts |= {"explore": args.explore, "successes": args.successes}
+        facts |= {"policy_sha256": checkpoint.fingerprint(params)}
         who = "policy"
     scores = {"random": score(world, uniform(env.action_dim), ())}
     if args.by != "random":
