@@ -113,7 +113,9 @@ def iterate(args: Args, env: Simulation, run: Run, data: Sources) -> tuple[Run, 
     worlds, seen, ends = rollout.collect(world, policy, params, run.worlds, keys[0], steps)
     ended = seen.terminated | seen.truncated
     alone = seen.aux["alone"] | (run.learner.steps <= args.agent.warm)  # nothing is added before
-    trial = residual.tried(run.trial, seen.reward, ended, alone)
+    done = ends.final.get("success")  # of a task that tells; else what is earned
+    worth = seen.reward if done is None else jnp.where(ended, done, 0)
+    trial = residual.tried(run.trial, worth, ended, alone)
     seen = valued(args, seen)
     replay, learner = buffer.add(run.replay, seen), args.agent.observe(run.learner, seen)
     returns = norm.earn(run.returns, seen, args.agent.gamma)
@@ -145,7 +147,7 @@ def phase(args: Args, env: Simulation, run: Run, data: Sources) -> tuple[Run, Me
     updates = run.iteration * pace(args).updates * args.agent.delay  # of the critics, so far
     alone, together = run.trial.means
     passed = run.learner.passed.astype(jnp.float32)
-    metrics |= {"return_alone": alone, "return_with": together, "passed": passed}
+    metrics |= {"worth_alone": alone, "worth_with": together, "passed": passed}
     return run, metrics | {"q_over_return": share, "updates": updates} | ends.means()
 
 

@@ -175,7 +175,7 @@ def drawn(part: Part, key: Key, alone: float) -> Part:
 class Trial(NamedTuple):
     """What episodes come to with what is learned, and without, explored alike."""
 
-    sums: Array  # [N] rewards of the episode in progress
+    sums: Array  # [N] of the episode in progress
     means: Array  # [2] of late: without, with
     counts: Array  # [2] int32 episodes
 
@@ -189,12 +189,12 @@ def trial(worlds: int) -> Trial:
     return Trial(jnp.zeros(worlds), jnp.zeros(2), jnp.zeros(2, jnp.int32))
 
 
-def tried(before: Trial, reward: Array, ended: Array, alone: Array) -> Trial:
-    """With fresh steps [T, N] of episodes that were `alone` or not."""
+def tried(before: Trial, worth: Array, ended: Array, alone: Array) -> Trial:
+    """With what fresh steps [T, N] of episodes that were `alone` or not are worth."""
 
     def step(now: Trial, seen: tuple[Array, Array, Array]) -> tuple[Trial, None]:
-        reward, ended, alone = seen
-        sums = now.sums + reward
+        worth, ended, alone = seen
+        sums = now.sums + worth
         kinds = jnp.stack([ended & alone, ended & ~alone])  # [2, N]
         more = kinds.sum(1)
         mean = jnp.where(kinds, sums, 0).sum(1) / jnp.maximum(more, 1)
@@ -203,7 +203,7 @@ def tried(before: Trial, reward: Array, ended: Array, alone: Array) -> Trial:
         means = now.means + jnp.minimum(rate, 1) * (mean - now.means)
         return Trial(jnp.where(ended, 0, sums), means, counts), None
 
-    return jax.lax.scan(step, before, (reward, ended, alone))[0]
+    return jax.lax.scan(step, before, (worth, ended, alone))[0]
 
 
 def followed(base: Policy, params: Params, obs: Obs, key: Key) -> Array:

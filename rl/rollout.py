@@ -30,7 +30,7 @@ class Episodes(NamedTuple):
     failed: Array  # [] worlds the simulation gave up
     reused: Array  # [] starts used more than once, by worlds that ended twice with one prepared
     metrics: Metrics = {}  # noqa: RUF012 (never written to) of `evaluate`: means over each episode
-    final: Metrics = {}  # noqa: RUF012 of `evaluate`: of each episode's last step
+    final: Metrics = {}  # noqa: RUF012 of each episode's last step, where `ended`
 
     def means(self) -> dict[str, Array]:
         """Return and length over the ended episodes (NaN if none), and the counts."""
@@ -86,7 +86,8 @@ def collect(
         )
         done = after.done
         total, steps = worlds.episode_return + after.reward, worlds.episode_length + 1
-        end = Episodes(done, total, steps, after.metrics.get("failed", jnp.zeros(())).sum(), ended)
+        failed = after.metrics.get("failed", jnp.zeros(())).sum()
+        end = Episodes(done, total, steps, failed, ended, final=after.metrics)
         state = _restart(env, after, pool)
         carry = _select(done, _initial_carry(policy, params, num_envs), carry)
         worlds = Worlds(state, carry, jnp.where(done, 0, total), jnp.where(done, 0, steps))
