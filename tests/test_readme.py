@@ -10,6 +10,7 @@ import pytest
 import tyro
 
 import envs
+from agents.flow_bc import FlowBC
 from agents.sac import SAC
 from benchmarks import report
 from experiments import cli
@@ -56,7 +57,8 @@ def test_a_command_is_one(command: str, monkeypatch: pytest.MonkeyPatch) -> None
         # There is no such run here to go on with, or to start from.
         monkeypatch.setattr(cli, "_begun", lambda args_type, run: args_type())
         learned = {"env": envs.make_task("Hopper-v5"), "env_name": "Hopper-v5"}
-        monkeypatch.setattr(cli, "_of_run", lambda begun, run: learned | {"agent": SAC()})
+        theirs = FlowBC() if "--base" in words else SAC()
+        monkeypatch.setattr(cli, "_of_run", lambda begun, run: learned | {"agent": theirs})
         parse = cli.parse if hasattr(module.Args, "env_name") else tyro.cli
         assert isinstance(parse(module.Args, args=words), module.Args)
 
