@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rl.chunks import Look, lazily, recent
+from rl.executors import Look, lazily, recent
 from rl.generative import Field, Flow, along
 from rl.policy import Policy
 from rl.types import Array, Key, Obs, Params

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl import chunks
+from rl import chunks, executors
 from rl.chunks import Chunks
 from rl.policy import Policy
 from rl.types import Transition
@@ -52,7 +52,7 @@ LOOK = lambda params, obs: obs  # noqa: E731
 @pytest.mark.parametrize("history", [1, 3])
 @pytest.mark.parametrize("execute", [1, 3, 4])
 def test_so_many_actions_of_each_plan_are_executed(execute: int, history: int) -> None:
-    policy = chunks.receding(planned, LOOK, begin(history), execute)
+    policy = executors.receding(planned, LOOK, begin(history), execute)
     wanted = oracle.receding(partial(by_hand, history=history), OBS, execute)
     np.testing.assert_allclose(played(policy), wanted, atol=1e-5)
     other = oracle.receding(partial(by_hand, history=history), OBS, execute % H + 1)
@@ -61,7 +61,7 @@ def test_so_many_actions_of_each_plan_are_executed(execute: int, history: int) -
 
 @pytest.mark.parametrize("decay", [0.0, 0.7])
 def test_plans_that_overlap_are_averaged(decay: float) -> None:
-    policy = chunks.ensembled(planned, LOOK, begin(2), decay)
+    policy = executors.ensembled(planned, LOOK, begin(2), decay)
     plan = partial(by_hand, history=2)
     np.testing.assert_allclose(played(policy), oracle.ensembled(plan, OBS, decay), atol=1e-5)
     wrong = oracle.ensembled(plan, OBS, decay + 0.3)
@@ -77,7 +77,7 @@ def test_worlds_plan_together_and_only_when_one_needs_to() -> None:
         return planned(params, seen, key)
 
     def run(plan: Any, params: jax.Array) -> jax.Array:
-        policy = chunks.receding(plan, LOOK, begin(2), 4)
+        policy = executors.receding(plan, LOOK, begin(2), 4)
         worlds, first = jnp.arange(3), policy.init(params)
 
         def tick(carry: Any, now: tuple[Any, ...]) -> tuple[Any, jax.Array]:
@@ -102,7 +102,7 @@ def test_worlds_plan_together_and_only_when_one_needs_to() -> None:
     for seed, params in enumerate((0.0, 1.0)):
         np.testing.assert_allclose(both[seed], run(planned, jnp.float32(params)), atol=1e-5)
     for world in (0, 2):
-        policy = chunks.receding(planned, lambda p, o, w=world: o + w, begin(2), 4)
+        policy = executors.receding(planned, lambda p, o, w=world: o + w, begin(2), 4)
         np.testing.assert_allclose(both[0][:, world], played(policy)[:12], atol=1e-5)
 
 
