@@ -158,3 +158,17 @@ def test_noise_is_of_an_episodes_own_size() -> None:
 
     levels, stds = jax.vmap(walk)(jax.random.split(KEY, 20))
     np.testing.assert_allclose(stds, 0.1 * levels, rtol=0.15)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"scale": 0.0}, "scale is 0.0; it takes a share above 0"),
+        ({"subset": 9}, "subset is 9; it takes a count of some critics"),
+        ({"alone": 1.0}, "alone is 1.0; it takes a share"),
+        ({"lr": float("nan")}, "lr is nan"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=f"ResFiT's {why}"):
+        ResFiT(**settings)
