@@ -26,7 +26,7 @@ from rl import stats
 
 PAGES, EQUATIONS = ROOT / "docs" / "algorithms", ROOT / "docs" / "equations"
 # The first with an agent of a page's name draws it.
-SUITES = "gym", "quadruped", "offline", "offline_to_online", "imitation", "published"
+SUITES = "gym", "quadruped", "offline", "offline_to_online", "imitation", "residual", "published"
 LINK = "../../benchmarks/suites"
 OFFLINE = "bc", "flow_bc", "diffusion_bc", "td3_bc", "rebrac", "iql", "cql", "awac", "dvl"
 
