@@ -203,6 +203,14 @@ def check(args: Args, env: envs.World, data: Dataset) -> list[Args]:
         raise ValueError(f"--held-out is {args.held_out}; it takes a share in [0, 1).")
     if args.held_out:
         held_out.counts(data, args.held_out)
+    who, longest = type(args.agent).__name__, int(data.episodes["length"].max())
+    if args.n_step > 1 and not hasattr(args.agent, "critic"):
+        raise ValueError(f"--n-step is of targets, and {who} has none: leave it out.")
+    if hasattr(args.agent, "chunks") and args.agent.chunks.horizon > longest:
+        raise ValueError(
+            f"{who} plans {args.agent.chunks.horizon} actions, and the longest episode of "
+            f"{args.data} has {longest}: lower --agent.chunks.horizon."
+        )
     memory.require(2 * data.size, f"{args.data}", "take a part of it")
     if args.sampler != Uniform():
         args.sampler.weights(parted(args, data)["train"])

@@ -122,6 +122,12 @@ def changed(data: Dataset, **steps: Any) -> Dataset:
         (["--held-out", "1"], {}, "--held-out is 1.0"),
         (["--agent", "ppo"], {}, "PPO cannot learn from data; awac, bc, .* can"),
         (["--n-step", "0"], {}, "--n-step is 0"),
+        (["--agent", "bc", "--n-step", "3"], {}, "--n-step is of targets, and BC has none"),
+        (
+            ["--agent", "flow_bc", "--agent.chunks.horizon", "200"],
+            {},
+            "the longest episode of .*100",
+        ),
     ],
 )
 def test_what_cannot_be_learned_from_is_refused(
