@@ -1,6 +1,10 @@
 """Whether the several ways of an expert can be told apart in its data: paths, clustered.
 
 python -m benchmarks.modes data/panda-pick-cube.npz --out modes.png
+python -m benchmarks.modes data/push-t.npz --rollouts data/flow.npz data/bc.npz --out modes.png
+
+Rollouts (make_data --by RUN) go to the nearest of the clusters of demonstrations: which of their
+ways an imitator keeps.
 
 An episode is described by how far the tool's path strays from a straight line, to the object and
 on from there; of a pushed object, by how far the tool goes round it.  The clustering does not see
@@ -31,15 +35,27 @@ COLOURS = "tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple"
 @dataclass(frozen=True)
 class Args:
     data: tyro.conf.Positional[Path]
+    rollouts: tuple[Path, ...] = ()  # of make_data --by RUN, of imitators of that data
     out: Path | None = None  # a picture
+
+
+class Told(NamedTuple):
+    """What is told of episodes."""
+
+    paths: list[np.ndarray]  # [E] of [POINTS, 3] m, of the tool
+    turned: list[np.ndarray]  # [E] of [POINTS], round a thing that is pushed; or none
+    features: np.ndarray  # [E, F] of the one or the other
 
 
 class Clusters(NamedTuple):
     """What came of it."""
 
-    paths: list[np.ndarray]  # [E] of [POINTS, 3] m, of the tool
-    turned: list[np.ndarray]  # [E] of [POINTS], round a thing that is pushed; or none
-    seen: np.ndarray  # [E, F] principal components of what is clustered
+    paths: list[np.ndarray]
+    turned: list[np.ndarray]
+    seen: np.ndarray  # [E, 2] principal components of what is clustered
+    mean: np.ndarray  # [F] of features
+    axes: np.ndarray  # [F, 2] of the components
+    middles: np.ndarray  # [ways] of each way's cluster, along the first
     found: np.ndarray  # [E] cluster of each episode, numbered as the way that it fits best
     ways: np.ndarray  # [E] as the expert had it
 
@@ -49,8 +65,8 @@ class Clusters(NamedTuple):
         return float((self.found == self.ways).mean())
 
 
-def clustered(data: Dataset) -> Clusters:
-    """The episodes of a dataset by what the tool does on its way, or round a thing."""
+def told(data: Dataset) -> Told:
+    """What the tool does on its way, or round a thing, in each episode of a dataset."""
     ends = np.cumsum(data.episodes["length"])
     spans = [slice(a, b) for a, b in zip(ends - data.episodes["length"], ends, strict=True)]
     read = {name.removeprefix(READINGS): x for name, x in data.steps.items() if READINGS in name}
@@ -60,15 +76,31 @@ def clustered(data: Dataset) -> Clusters:
     pushed = f"{thing}_ahead" in read  # what lies one way or another
     turned = [turns(*x) for x in both] if pushed else []
     telling = turned or [detours(*x) for x in both]
-    features = np.stack([x.ravel() for x in telling])
-    u, scale, _ = np.linalg.svd(features - features.mean(0), full_matrices=False)
-    seen, ways, count = u[:, :2] * scale[:2], data.episodes["way"], len(data.facts["ways"])
+    return Told([evenly(x) for x in routes], turned, np.stack([x.ravel() for x in telling]))
+
+
+def clustered(data: Dataset) -> Clusters:
+    """The episodes of a dataset whose ways are known, by what is told of them without these."""
+    paths, turned, features = told(data)
+    mean = features.mean(0)
+    axes = np.linalg.svd(features - mean, full_matrices=False)[2][:2].T
+    seen, ways, count = (features - mean) @ axes, data.episodes["way"], len(data.facts["ways"])
     tries = [
         kmeans2(seen[:, :1], count, minit="++", rng=np.random.default_rng(i)) for i in range(20)
     ]
-    best = min(tries, key=lambda made: float(((seen[:, :1] - made[0][made[1]]) ** 2).sum()))[1]
+    middles, best = min(
+        tries, key=lambda made: float(((seen[:, :1] - made[0][made[1]]) ** 2).sum())
+    )
     names = max(permutations(range(count)), key=lambda p: (np.array(p)[best] == ways).sum())
-    return Clusters([evenly(x) for x in routes], turned, seen, np.array(names)[best], ways)
+    order = np.argsort(names)
+    found = np.array(names)[best]
+    return Clusters(paths, turned, seen, mean, axes, middles[order, 0], found, ways)
+
+
+def placed(made: Clusters, features: np.ndarray) -> np.ndarray:
+    """The way [E] of each of other episodes, by the nearest cluster."""
+    along = (features - made.mean) @ made.axes[:, 0]
+    return np.abs(along[:, None] - made.middles).argmin(1)
 
 
 def evenly(x: np.ndarray) -> np.ndarray:
@@ -95,12 +127,12 @@ def turns(tool: np.ndarray, thing: np.ndarray) -> np.ndarray:
     return gone / max(np.abs(np.diff(bearing)).sum(), 1e-6)
 
 
-def picture(path: Path, data: Dataset, made: Clusters) -> None:
-    """Paths from above and from the side by way, and what clusters see."""
+def picture(path: Path, data: Dataset, made: Clusters, others: dict[str, Told]) -> None:
+    """Paths from above and from the side by way, and what clusters see; rollouts' beside."""
     from matplotlib.figure import Figure  # slow to import
 
-    figure = Figure(figsize=(11, 3.8), layout="constrained")
-    above, side, seen = figure.subplots(1, 3)
+    figure = Figure(figsize=(11 + 3.4 * len(others), 3.8), layout="constrained")
+    above, side, seen, *more = figure.subplots(1, 3 + len(others))
     for way, name in enumerate(data.facts["ways"]):
         mine, colour = made.ways == way, COLOURS[way]
         for i, episode in enumerate(np.flatnonzero(mine)[:DRAWN]):
@@ -118,10 +150,39 @@ def picture(path: Path, data: Dataset, made: Clusters) -> None:
         side.set(title="from the front", xlabel="y, m", ylabel="z, m")
     seen.set(title=f"{made.agreement:.1%} clustered with their way", xlabel="first component",
              ylabel="second")  # fmt: skip
+    for axis, (name, those) in zip(more, others.items(), strict=True):
+        rollouts(axis, name, those, placed(made, those.features))
     figure.legend(*above.get_legend_handles_labels(), loc="outside lower center",
                   ncols=len(data.facts["ways"]), frameon=False)  # fmt: skip
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
+
+
+def rollouts(axis: Any, name: str, those: Told, ways: np.ndarray) -> None:
+    """As the demonstrations are seen from the side, in the colours of the nearest ways."""
+    for episode, way in list(enumerate(ways))[: 2 * DRAWN]:
+        path, colour = those.paths[episode], COLOURS[way]
+        line = (range(POINTS), those.turned[episode]) if those.turned else path[:, 1:].T
+        axis.plot(*line, color=colour, lw=0.6, alpha=0.6)
+    axis.set(title=name, xlabel="time" if those.turned else "y, m")
+
+
+def counted(data: Dataset, found: np.ndarray) -> str:
+    """How many episodes go each way."""
+    names = data.facts["ways"]
+    return ", ".join(f"{name} {int((found == i).sum())}" for i, name in enumerate(names))
+
+
+def recorded(path: Path, known: Path, data: Dataset) -> Dataset:
+    """Rollouts; ValueError unless they tell what demonstrations do, and of the same task."""
+    found = npz.read(path)
+    if found.facts.get("task") != data.facts["task"]:
+        raise ValueError(
+            f"{path} is of {found.facts.get('task')}, and {known} of {data.facts['task']}."
+        )
+    if not any(READINGS in name for name in found.steps):
+        raise ValueError(f"{path} has no readings: make_data --by RUN writes them.")
+    return found
 
 
 def main(args: Args) -> None:
@@ -132,11 +193,13 @@ def main(args: Args) -> None:
             f"{args.data} has {count} episodes of {ways} ways; at least {LEAST} of 2 are needed."
         )
     made = clustered(data)
-    counts: list[Any] = [(made.found == i).sum() for i in range(len(data.facts["ways"]))]
-    told = ", ".join(f"{n} {c}" for n, c in zip(data.facts["ways"], counts, strict=True))
-    print(f"clusters {told}\nagree    {made.agreement:.1%} of {len(made.ways)} episodes")
+    print(f"clusters {counted(data, made.found)}")
+    print(f"agree    {made.agreement:.1%} of {len(made.ways)} episodes")
+    others = {path.stem: told(recorded(path, args.data, data)) for path in args.rollouts}
+    for name, those in others.items():
+        print(f"{name:8} {counted(data, placed(made, those.features))}")
     if args.out:
-        picture(args.out, data, made)
+        picture(args.out, data, made, others)
         print(f"picture  {args.out}")
 
 

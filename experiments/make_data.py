@@ -112,7 +112,7 @@ def made(args: Args, env: Simulation) -> list[Episode]:
         policy, params = actor(args, env)
         wanted = lambda facts: facts.get("success", False) or not args.successes  # noqa: E731
         try:
-            return episodes.gathered(env, policy, params, key, args.episodes, wanted)
+            return episodes.gathered(told(args, env), policy, params, key, args.episodes, wanted)
         except episodes.TooFew as error:
             raise ValueError(
                 f"Only {error.found} of {error.tried:,} episodes succeeded, and {args.episodes} "
@@ -123,6 +123,11 @@ def made(args: Args, env: Simulation) -> list[Episode]:
     bad = shown(env, clumsy, jax.random.fold_in(key, FAILURES), failures, False)
     order = np.random.default_rng(args.seed).permutation(args.episodes)
     return [(good + bad)[i] for i in order]
+
+
+def told(args: Args, env: Simulation) -> Env:
+    """The world, with its readings where an expert's episodes have them: ways are told by these."""
+    return Revealed(env) if hasattr(args.env, "plan") else env
 
 
 def shown(env: Simulation, expert: Expert, key: Key, count: int, good: bool) -> list[Episode]:

@@ -196,7 +196,11 @@ def test_the_ways_of_an_expert_are_told_apart_in_its_data(
     found = modes.clustered(data)
     assert found.agreement >= 0.9  # 0.98 of 400: of so few it may be three less, or four
     assert min(np.bincount(found.found, minlength=len(task.ways))) >= 8
-    modes.main(modes.Args(out, tmp_path / "modes.png"))
+    np.testing.assert_array_equal(modes.placed(found, modes.told(data).features), found.found)
+    half = data.chosen(found.ways == 0)  # of one way, as who keeps no other
+    assert (modes.placed(found, modes.told(half).features) == 0).mean() > 0.8
+    npz.write(tmp_path / "half.npz", half)
+    modes.main(modes.Args(out, (tmp_path / "half.npz",), tmp_path / "modes.png"))
     assert (tmp_path / "modes.png").stat().st_size > 20_000
     one = data._replace(episodes=data.episodes | {"way": np.random.default_rng(0).permutation(
         data.episodes["way"])})  # fmt: skip
