@@ -1,5 +1,6 @@
 """Residuals: the sum and its world by an oracle, what is told of it, and PPO above a base."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -162,10 +163,11 @@ def test_resip_learns_of_what_it_gave_before_it_was_scaled() -> None:
     np.testing.assert_allclose(
         seen.aux["logp"], oracle.residual_logp(seen.aux["more"], mean, log_std), atol=1e-4
     )
-    after, _ = agent.update(state, seen, KEY)
+    after, _ = jax.jit(agent.update)(state, seen, KEY)
     views = oracle.seen(seen.next_obs["policy"], seen.next_obs[BASE])
     plain = seen._replace(
         obs=jnp.asarray(told), next_obs=jnp.asarray(views), action=seen.aux["more"]
     )
-    want, _ = agent.ppo.update(state.ppo, plain, KEY)
-    jax.tree.map(np.testing.assert_array_equal, after.ppo, want)
+    want, _ = jax.jit(agent.ppo.update)(state.ppo, plain, KEY)
+    close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6)  # compiled apart
+    jax.tree.map(close, after.ppo, want)

@@ -184,6 +184,7 @@ def test_values_that_explode_stop_a_run_whose_base_stays(
     )
 
 
+@pytest.mark.slow
 def test_ppo_learns_above_a_planner(flow: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     words = ["--base", str(flow), "--evals", "1", "--eval-episodes", "2", "--no-video", "--threads",
