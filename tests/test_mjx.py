@@ -14,6 +14,7 @@ from envs.physics.native import Native
 from envs.simulation import Simulation
 from envs.task import Start, Task, TaskSpec
 from rl import rollout
+from rl.checkpoint import Checkpoints, fingerprint
 from rl.policy import memoryless
 
 WORLDS = 10
@@ -147,6 +148,13 @@ def test_a_reset_settles_and_starts_the_clock(slider):
     np.testing.assert_allclose(data.reads["qpos"], want["qpos"], atol=1e-4)
     assert abs(data.reads["qpos"] - start.qpos) > 0.01
     assert data.state["time"] == 0
+
+
+def test_worlds_without_muscles_or_mocaps_fit_in_a_checkpoint(tmp_path):
+    state = compiled(simulation(MJX).reset)(jax.random.key(0))
+    kept = Checkpoints(tmp_path, {})
+    kept.save(1, state, 0.0)
+    assert fingerprint(kept.restore(state, 1)) == fingerprint(state)
 
 
 @pytest.mark.parametrize("platform", ["cuda", "tpu"])

@@ -130,7 +130,10 @@ class MJX:
         return self._put.replace(**fields)
 
     def _state(self, d: mjx.Data) -> dict[str, Array]:
-        return {name: jnp.asarray(getattr(d, name)) for name in STATE}
+        """What a world goes on from, without what this model has none of: checkpoints refuse
+        arrays of nothing."""
+        state = {name: jnp.asarray(getattr(d, name)) for name in STATE}
+        return {name: x for name, x in state.items() if x.size}
 
     def _reads(self, d: mjx.Data, contact_forces: bool) -> Readings:
         """Everything declared; contact forces are zero until a step has been made."""
