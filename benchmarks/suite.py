@@ -35,7 +35,7 @@ Measure = Literal["return", "success"]
 class Task:
     range: tuple[float, float] | None = None  # means that score 0 and 1
     flags: Flags = field(default_factory=dict)  # of every experiment on it
-    steps: int = 0  # environment steps on it, of every agent; 0: the agent's, or the suite's
+    steps: int = 0  # environment steps on it, of agents that have none of their own; 0: the suite's
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Agent:
     flags: Flags = field(default_factory=dict)
     on: dict[str, Flags] = field(default_factory=dict)  # and on one task, by its name
     words: tuple[str, ...] = ()  # that follow the flags, such as agent.head:hl-gauss
-    steps: int = 0  # environment steps; 0: the suite's
+    steps: int = 0  # environment steps; 0: the task's, or the suite's
     steps_per_s: float = 0.0  # about, of a run, for an estimate where none is done; 0: not known
 
 
@@ -59,7 +59,7 @@ class Suite:
     tasks: dict[str, Task]
     agents: dict[str, Agent]
     about: str = ""
-    steps: int = 0  # environment steps, of an agent that has none of its own
+    steps: int = 0  # environment steps, where neither agent nor task has its own
     seeds: int = 5
     score: Measure = "return"  # what a run comes to: the mean of its returns, or of its successes
     last: int = 1  # evaluations, of whose mean a run's score is; never the best
@@ -184,7 +184,7 @@ def check(suite: Suite, where: str) -> None:
 
 
 def steps_of(suite: Suite, agent: Agent, task: str) -> int:
-    return suite.tasks[task].steps or agent.steps or suite.steps
+    return agent.steps or suite.tasks[task].steps or suite.steps
 
 
 def pairs_of(suite: Suite) -> list[Pair]:

@@ -27,7 +27,10 @@ AT_THE_END = ("eval_seed", "eval_returns", "peak_memory_gb", "parameters_sha256"
 # Settings that say where and how a run is made, and not what comes of it.
 HOST = ("out", "resume", "seed", "seeds", "threads", "track", "video", "save_s", "when_full")
 # Settings that came after the first runs, and what they were before: those runs stay the same.
-LATER = {"demos": None, "hindsight": 0.0, "agent.out_gain": 0.01, "agent.chunks.late": 0}
+LATER = {
+    "demos": None, "hindsight": 0.0, "agent.out_gain": 0.01, "agent.chunks.late": 0,
+    "env.precise": 0.0, "env.scripted": False,
+}  # fmt: skip
 SETTINGS = ("JAX_", "XLA_", "NPROC", "OMP_", "MUJOCO_GL", "CUDA_VISIBLE_DEVICES")
 
 
@@ -89,9 +92,13 @@ def peak_memory_gb() -> float:
 
 
 def plain(x: Any) -> Any:
-    """JSON of configuration and results; what a dataclass is, is under "is"."""
+    """JSON of configuration and results; what a dataclass is, is under "is".
+
+    Fields whose metadata have "found" follow from others, and are left out.
+    """
     if is_dataclass(x) and not isinstance(x, type):
-        return {"is": type(x).__name__} | {f.name: plain(getattr(x, f.name)) for f in fields(x)}
+        told = {f.name: plain(getattr(x, f.name)) for f in fields(x) if "found" not in f.metadata}
+        return {"is": type(x).__name__} | told
     if isinstance(x, Mapping):
         return {k: plain(v) for k, v in x.items()}
     if isinstance(x, list | tuple):

@@ -177,16 +177,20 @@ class Trial(NamedTuple):
 
     sums: Array  # [N] of the episode in progress
     means: Array  # [2] of late: without, with
+    squares: Array  # [2] means of squares, likewise
     counts: Array  # [2] int32 episodes
 
     @property
     def passed(self) -> Array:
-        """[] bool, it is known to be no worse with it."""
-        return (self.counts >= FEWEST).all() & (self.means[1] >= self.means[0])
+        """[] bool, it is better with it by the standard error of the two means' difference."""
+        of = jnp.clip(self.counts, 1, LATELY)
+        error2 = jnp.maximum(self.squares - self.means**2, 0) / of
+        better = self.means[1] - self.means[0] >= jnp.sqrt(error2.sum())
+        return (self.counts >= FEWEST).all() & better
 
 
 def trial(worlds: int) -> Trial:
-    return Trial(jnp.zeros(worlds), jnp.zeros(2), jnp.zeros(2, jnp.int32))
+    return Trial(jnp.zeros(worlds), jnp.zeros(2), jnp.zeros(2), jnp.zeros(2, jnp.int32))
 
 
 def tried(before: Trial, worth: Array, ended: Array, alone: Array) -> Trial:
@@ -197,11 +201,15 @@ def tried(before: Trial, worth: Array, ended: Array, alone: Array) -> Trial:
         sums = now.sums + worth
         kinds = jnp.stack([ended & alone, ended & ~alone])  # [2, N]
         more = kinds.sum(1)
-        mean = jnp.where(kinds, sums, 0).sum(1) / jnp.maximum(more, 1)
         counts = now.counts + more
         rate = jnp.maximum(more / jnp.maximum(counts, 1), more / LATELY)
-        means = now.means + jnp.minimum(rate, 1) * (mean - now.means)
-        return Trial(jnp.where(ended, 0, sums), means, counts), None
+
+        def moved(mean: Array, of: Array) -> Array:
+            fresh = jnp.where(kinds, of, 0).sum(1) / jnp.maximum(more, 1)
+            return mean + jnp.minimum(rate, 1) * (fresh - mean)
+
+        means, squares = moved(now.means, sums), moved(now.squares, sums**2)
+        return Trial(jnp.where(ended, 0, sums), means, squares, counts), None
 
     return jax.lax.scan(step, before, (worth, ended, alone))[0]
 

@@ -130,6 +130,8 @@ def test_a_trial_tells_what_episodes_come_to_with_and_without() -> None:
     assert max(counts) <= residual.LATELY
     for i in (0, 1):
         np.testing.assert_allclose(got.means[i], np.mean(lists[i][: counts[i]]), rtol=1e-4)
+        squares = np.square(lists[i][: counts[i]])
+        np.testing.assert_allclose(got.squares[i], squares.mean(), rtol=1e-4)
     got = residual.tried(residual.trial(worlds), *map(jnp.asarray, (reward, ended, alone)))
     for i in (0, 1):
         assert int(got.counts[i]) == len(lists[i])
@@ -137,11 +139,21 @@ def test_a_trial_tells_what_episodes_come_to_with_and_without() -> None:
     np.testing.assert_allclose(got.sums, sums, atol=1e-3)
 
 
-def test_it_passes_when_it_is_no_worse() -> None:
-    begun = residual.trial(1)._replace(means=jnp.array([2.0, 1.0]), counts=jnp.array([50, 50]))
-    assert not begun.passed
-    assert begun._replace(means=jnp.array([2.0, 2.0])).passed
-    assert not begun._replace(means=jnp.array([2.0, 3.0]), counts=jnp.array([50, 9])).passed
+def test_it_passes_when_it_is_better_than_chance_tells() -> None:
+    """By the standard error of a difference of two means, of the late episodes at most."""
+
+    def told(alone: float, together: float, counts: tuple[int, int]) -> bool:
+        means = jnp.array([alone, together])  # of ones and zeros, whose squares they are
+        begun = residual.trial(1)._replace(means=means, squares=means, counts=jnp.array(counts))
+        return bool(begun.passed)
+
+    error = np.sqrt(0.24 / 10 + 0.24 / 40)  # of 0.4 in 10 and 0.6 in 40
+    assert told(0.4, 0.6, (10, 40)) == (0.2 >= error)
+    assert not told(0.5, 0.6, (10, 40))
+    assert told(0.5, 0.7, (100, 40))
+    assert not told(0.5, 0.55, (100_000, 100_000))  # they are of the last 40
+    assert told(1.0, 1.0, (10, 10))
+    assert not told(0.2, 0.9, (50, 9))
 
 
 def test_resip_learns_of_what_it_gave_before_it_was_scaled() -> None:

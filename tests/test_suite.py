@@ -156,7 +156,7 @@ def test_an_agent_that_any_loop_takes_is_named_by_its_file(tmp_path: Path) -> No
     assert named[2] == suite.resolve(suite.read(written(tmp_path, own)), "a", "Hopper-v5")[2]
 
 
-def test_a_task_has_its_own_steps(tmp_path: Path) -> None:
+def test_steps_are_the_agents_or_the_tasks_or_the_suites(tmp_path: Path) -> None:
     text = "steps = 100\n[tasks.Hopper-v5]\nsteps = 300\n[tasks.Ant-v5]\n"
     read = suite.read(written(tmp_path, text + '[agents.a]\nexperiment = "sac"\n'
                               '[agents.b]\nexperiment = "sac"\nsteps = 200'))  # fmt: skip
@@ -164,9 +164,9 @@ def test_a_task_has_its_own_steps(tmp_path: Path) -> None:
         (task, name): suite.steps_of(read, agent, task)
         for task in read.tasks for name, agent in read.agents.items()
     }  # fmt: skip
-    assert steps == {("Hopper-v5", "a"): 300, ("Hopper-v5", "b"): 300,
+    assert steps == {("Hopper-v5", "a"): 300, ("Hopper-v5", "b"): 200,
                      ("Ant-v5", "a"): 100, ("Ant-v5", "b"): 200}  # fmt: skip
-    assert "--steps 300" in " ".join(suite.resolve(read, "b", "Hopper-v5")[1])
+    assert "--steps 300" in " ".join(suite.resolve(read, "a", "Hopper-v5")[1])
 
 
 def returns(counts: dict[str, int], **means: float) -> dict[tuple[str, str], list[float]]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from envs.manipulation import kinematics
 from envs.manipulation.plan import TURN, Plan, wrapped
+from envs.manipulation.script import SCRIPT, Script
 from envs.manipulation.tabletop import JOINT_STEP, PERIOD, TOOL_STEP, YAW_STEP, Tabletop
 from envs.revealed import WORLD, World
 from envs.task import TaskSpec
@@ -63,7 +64,10 @@ class Expert:
                 raise ValueError(f"{name} is {getattr(self, name)}; it takes {what}.")
 
     def policy(self, task: Planned) -> Policy:
-        """It as a policy, which needs an environment that is `Revealed`, and tells its way."""
+        """It as a policy, which tells its way.
+
+        It needs an environment that is `Revealed`, or a task that is `scripted`, as robots' are.
+        """
         count = len(task.ways)
         if not -1 <= self.way < count:
             names = ", ".join(f"{i} ({name})" for i, name in enumerate(task.ways))
@@ -78,7 +82,8 @@ class Expert:
                 way=jnp.where(begun, carry.way, way),
                 mistake=jnp.where(begun, carry.mistake, miss),
             )
-            action, carry = self.act(task, obs[WORLD], carry)
+            read = obs[WORLD] if WORLD in obs else obs[SCRIPT]
+            action, carry = self.act(task, read, carry)
             action = action + self.noise * jax.random.normal(noise_key, action.shape)
             return jnp.clip(action, -1, 1), carry, carry.way
 
@@ -86,7 +91,7 @@ class Expert:
         fresh = Carry(zero, zero, way=zero - 1, mistake=jnp.zeros(3), kept=zero - 1)
         return Policy(lambda params: fresh, step)
 
-    def act(self, task: Planned, world: World, carry: Carry) -> tuple[Array, Carry]:
+    def act(self, task: Planned, world: World | Script, carry: Carry) -> tuple[Array, Carry]:
         """An action of its stage, and the stage after it."""
         told, tool = world.told, world.told["tool_pos"]
         plan = task.plan(told, world.command, carry.way, carry.kept)
@@ -103,7 +108,7 @@ class Expert:
 
 
 def towards(
-    table: Tabletop, world: World, to: Array, yaw: Array, grip: Array, most: Array
+    table: Tabletop, world: World | Script, to: Array, yaw: Array, grip: Array, most: Array
 ) -> Array:
     """An action that brings the tool nearer to there, of at most so much in each number."""
     told, pace = world.told, table.period / PERIOD["ee"]  # as much a second, if not a step
@@ -115,7 +120,7 @@ def towards(
     return action if table.actions == "ee" else _by_joints(table, world, action)
 
 
-def _by_joints(table: Tabletop, world: World, action: Array) -> Array:
+def _by_joints(table: Tabletop, world: World | Script, action: Array) -> Array:
     """The joints' steps to where the hand would be told to be."""
     steps = (table.follow(action, world.told, world.memory) - world.memory.targets) / JOINT_STEP
     arm, hand = steps[: table.count], steps[table.count :]

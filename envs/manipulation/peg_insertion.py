@@ -18,6 +18,7 @@ from envs.manipulation.kinematics import rotation, yaw_of
 from envs.manipulation.plan import CLOSE, SHUT, WAYS, Plan, Stage, above, aside, plan, squared
 from envs.manipulation.reachable import check_goals, check_pose
 from envs.manipulation.scene import put_fixed, put_loose, put_thing
+from envs.manipulation.script import read
 from envs.manipulation.tabletop import TOOL_STEP, Actions, Memory, Rewards, Robot, Tabletop
 from envs.shapes import Box
 from envs.task import Readings, Start, Task, TaskSpec
@@ -55,6 +56,7 @@ class PegInsertion(Task):
     high: tuple[float, float] = (0.6, 0.1)
     timestep: float = 0.002  # s, of physics
     pixels: int = 0  # a side of the pictures that wrist and front cameras take; 0: none
+    scripted: bool = False  # observations hold what an expert reads as well
 
     def __post_init__(self) -> None:
         if not -0.01 <= self.clearance <= 0.02:
@@ -140,7 +142,8 @@ class PegInsertion(Task):
         state = [
             self.table.arm_state(readings, memory), tool, peg - tool, hole - peg, off, seen, *moved,
         ]  # fmt: skip
-        return self.table.seen(jnp.concatenate(state), readings), memory
+        seen = self.table.seen(jnp.concatenate(state), readings)
+        return read(seen, readings, command, memory) if self.scripted else seen, memory
 
     def control(self, action: Array, readings: Readings, memory: Memory) -> tuple[Array, Memory]:
         return self.table.targets(action, readings, memory)

@@ -35,6 +35,7 @@ from envs.manipulation.plan import (
 )
 from envs.manipulation.reachable import check_goal, check_goals, check_pose
 from envs.manipulation.scene import put_loose, put_thing
+from envs.manipulation.script import read
 from envs.manipulation.tabletop import ROOM, STARTS, Actions, Memory, Rewards, Robot, Tabletop
 from envs.shapes import UPRIGHT, Box, Vec3
 from envs.task import Mark, Readings, Start, Task, TaskSpec
@@ -81,6 +82,7 @@ class PickCube(Task):
     goal_high: Vec3 = (0.65, 0.2, 0.4)
     weights: Weights = Weights()
     pixels: int = 0  # a side of the pictures that wrist and front cameras take; 0: none
+    scripted: bool = False  # observations hold what an expert reads as well
 
     def __post_init__(self) -> None:
         for name, x in (("mass", self.mass), ("near", self.near), ("half", min(self.half))):
@@ -160,7 +162,8 @@ class PickCube(Task):
             at - readings["tool_pos"], command - at, (jnp.eye(3) - block)[:2].ravel(),
             memory.targets - position[: len(memory.targets)],
         ]  # fmt: skip
-        return self.table.seen(jnp.concatenate(state), readings), memory
+        seen = self.table.seen(jnp.concatenate(state), readings)
+        return read(seen, readings, command, memory) if self.scripted else seen, memory
 
     def control(self, action: Array, readings: Readings, memory: Memory) -> tuple[Array, Memory]:
         return self.table.targets(action, readings, memory)

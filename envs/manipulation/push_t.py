@@ -3,6 +3,7 @@
 Fingers stay shut and at one height; x and y are all that an action moves.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +21,7 @@ from envs.manipulation.kinematics import rotation, yaw_of
 from envs.manipulation.plan import SHUT, Plan, Stage, plan, wrapped
 from envs.manipulation.reachable import check_goal, check_goals, check_pose
 from envs.manipulation.scene import put_loose, put_thing
+from envs.manipulation.script import read
 from envs.manipulation.tabletop import Actions, Memory, Rewards, Robot, Tabletop
 from envs.shapes import UPRIGHT, Box
 from envs.task import Mark, Readings, Start, Task, TaskSpec
@@ -47,16 +49,20 @@ class PushT(Task):
     robot: Suppress[Robot] = "panda"  # which, the name of a task says
     actions: Actions = "ee"
     rewards: Rewards = "dense"
+    precise: float = 0.0  # of dense rewards, for the last centimetre and the last tenths of a rad
     low: tuple[float, float] = (0.47, -0.1)  # m, corners of where the T starts
     high: tuple[float, float] = (0.57, 0.1)
     turned: float = 3.14  # rad off its goal that it starts, at most
     goal_low: Pose = (0.47, -0.06, -0.5)  # m, m, rad: least and most of goals
     goal_high: Pose = (0.57, 0.06, 0.5)
     pixels: int = 0  # a side of the pictures that wrist and front cameras take; 0: none
+    scripted: bool = False  # observations hold what an expert reads as well
 
     def __post_init__(self) -> None:
         z = float(self.table.start_pose[2])
         far = pushing.AROUND
+        if not 0 <= self.precise < math.inf:
+            raise ValueError(f"precise is {self.precise}; it is a number of at least 0.")
         for low, high in ((self.low, self.high), (self.goal_low, self.goal_high)):
             if not all(a <= b for a, b in zip(low, high, strict=True)):
                 raise ValueError(f"A T's places, from {low} to {high}, have a low above its high.")
@@ -147,7 +153,8 @@ class PushT(Task):
             self.table.arm_state(readings, memory), tool, tee, ahead[:2], (tool - tee)[:2],
             command, off, jnp.stack([jnp.cos(turn), jnp.sin(turn)]), *moved,
         ]  # fmt: skip
-        return self.table.seen(jnp.concatenate(state), readings), memory
+        seen = self.table.seen(jnp.concatenate(state), readings)
+        return read(seen, readings, command, memory) if self.scripted else seen, memory
 
     def control(self, action: Array, readings: Readings, memory: Memory) -> tuple[Array, Memory]:
         return self.table.targets(action, readings, memory)
@@ -164,9 +171,10 @@ class PushT(Task):
         kept = self.table.held(episode.held, there) >= self.table.needed
         away = jnp.linalg.norm((after["tool_pos"] - after["tee_pos"])[:2])
         metrics = {"off": jnp.linalg.norm(off), "turn": jnp.abs(turn), "there": there}
+        close = jnp.exp(-((metrics["off"] / NEAR) ** 2 + (turn / ALIGNED) ** 2) / 4)
         dense = (
             2 * (1 - jnp.tanh(5 * metrics["off"])) + jnp.cos(turn) + 2 * there
-            + 0.2 * (1 - jnp.tanh(5 * away))
+            + 0.2 * (1 - jnp.tanh(5 * away)) + self.precise * close
         )  # fmt: skip
         return jnp.where(self.rewards == "dense", dense, there), metrics | {"success": kept}
 

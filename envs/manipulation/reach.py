@@ -13,6 +13,7 @@ from tyro.conf import Suppress
 
 from envs.manipulation.plan import SHUT, WAYS, Plan, Stage, aside, plan
 from envs.manipulation.reachable import check_goal, check_goals, check_pose
+from envs.manipulation.script import read
 from envs.manipulation.tabletop import ROOM, STARTS, Actions, Memory, Rewards, Robot, Tabletop
 from envs.shapes import Vec3
 from envs.task import Mark, Readings, Start, Task, TaskSpec
@@ -36,6 +37,7 @@ class Reach(Task):
     goal_low: Vec3 = (0.35, -0.3, 0.05)  # m, corners of the box that goals lie in
     goal_high: Vec3 = (0.65, 0.3, 0.45)
     pixels: int = 0  # a side of the pictures that wrist and front cameras take; 0: none
+    scripted: bool = False  # observations hold what an expert reads as well
 
     def __post_init__(self) -> None:
         check_goals(self.table, self.goal_low, self.goal_high, "goal")
@@ -86,7 +88,8 @@ class Reach(Task):
     def observe(self, readings: Readings, command: Array, memory: Memory) -> tuple[Obs, Memory]:
         at = readings["tool_pos"]
         state = jnp.concatenate([self.table.arm_state(readings, memory), at, command - at])
-        return self.table.seen(state, readings), memory
+        seen = self.table.seen(state, readings)
+        return read(seen, readings, command, memory) if self.scripted else seen, memory
 
     def control(self, action: Array, readings: Readings, memory: Memory) -> tuple[Array, Memory]:
         return self.table.targets(action, readings, memory)

@@ -28,6 +28,7 @@ from envs.manipulation.plan import (
 )
 from envs.manipulation.reachable import check_goals, check_pose
 from envs.manipulation.scene import put_loose, put_thing
+from envs.manipulation.script import read
 from envs.manipulation.tabletop import ROOM, STARTS, Actions, Memory, Rewards, Robot, Tabletop
 from envs.shapes import UPRIGHT, Box
 from envs.task import Readings, Start, Task, TaskSpec
@@ -58,6 +59,7 @@ class Stack(Task):
     low: tuple[float, float] = (0.4, -0.18)  # m, corners of where they lie
     high: tuple[float, float] = (0.62, 0.18)
     pixels: int = 0  # a side of the pictures that wrist and front cameras take; 0: none
+    scripted: bool = False  # observations hold what an expert reads as well
 
     def __post_init__(self) -> None:
         if not self.turned >= 0:
@@ -124,7 +126,8 @@ class Stack(Task):
             self.table.arm_state(readings, memory), tool, *turns, upper - tool, lower - upper,
             upper[2:], *moved,
         ]  # fmt: skip
-        return self.table.seen(jnp.concatenate(state), readings), memory
+        seen = self.table.seen(jnp.concatenate(state), readings)
+        return read(seen, readings, command, memory) if self.scripted else seen, memory
 
     def control(self, action: Array, readings: Readings, memory: Memory) -> tuple[Array, Memory]:
         return self.table.targets(action, readings, memory)

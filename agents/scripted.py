@@ -1,0 +1,50 @@
+"""A task's own program as an agent that learns nothing: what a residual is learned above where
+there are no demonstrations (Silver et al. 2018, arXiv:1812.06298; Johannink et al. 2019,
+arXiv:1812.03201).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from tyro.conf import Suppress
+
+from rl.policy import Policy
+from rl.train import sound
+from rl.types import Array, Key, Obs, Params
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """How fast, shakily and mistakenly it acts (envs/manipulation/expert.py)."""
+
+    way: int = -1  # of the task's ways (99 lists them); -1: drawn anew in each episode
+    speed: float = 1.0  # share of the most that an action may move
+    noise: float = 0.0  # std of what is added to each action
+    mistake: float = 0.0  # m, std of how wrong it is about where things are, in an episode
+    # Of these settings, for a task that has been found.
+    program: Suppress[Callable[[Any], Policy] | None] = field(
+        default=None, metadata={"found": True}
+    )
+
+    def __post_init__(self) -> None:
+        sound(
+            self,
+            speed=(0 < self.speed <= 1, "a share above 0, at most 1"),
+            noise=(0 <= self.noise < np.inf, "a number of at least 0"),
+            mistake=(0 <= self.mistake < np.inf, "m of at least 0"),
+        )
+
+    def init(self, key: Key, obs: Obs, action: Array) -> tuple[()]:
+        """There is nothing to carry."""
+        return ()
+
+    def deploy(self, state: tuple[()]) -> Params:
+        return ()
+
+    def policy(self, explore: bool, action_dim: int) -> Policy:
+        """The task's program; ValueError before a task is found (experiments/scripted.py)."""
+        if self.program is None:
+            raise ValueError("A script is of a task, and none has been found for it.")
+        return self.program(self)

@@ -1,0 +1,64 @@
+"""A task's own program as a run: python -m experiments.scripted --agent.mistake 0.01
+
+Nothing is learned.  What is left is a run like any other, to be judged, filmed, driven on a robot,
+and built upon: --base of experiments.residual and residual_ppo takes it.
+"""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import tyro
+
+import envs
+from agents.scripted import Scripted
+from experiments import cli, play, programs
+from experiments.deploy import Deployer
+from rl import rollout
+from rl.policy import Policy
+from rl.record import Record
+
+WORLDS = 16  # of which the golden vectors of an artefact are
+
+
+@dataclass(frozen=True)
+class Args:
+    env: Any = field(default_factory=lambda: envs.make_task("panda-peg-insertion"))
+    env_name: tyro.conf.Suppress[str] = "panda-peg-insertion"
+    physics: Literal["auto", "native", "mjx"] = "auto"  # auto: native on CPU, else mjx
+    threads: int = 0  # for physics and XLA alike; 0: all this process has
+    eval_episodes: int = 100  # that it is judged by
+    video: bool = True  # film an episode
+    out: Path = Path("runs/scripted")  # directory of the run; -2, -3, ... if there is one already
+    agent: Scripted = Scripted()
+
+
+def main(args: Args) -> None:
+    cli.use_threads(args.threads)
+    cli.at_least(1, args, "eval_episodes")
+    args = replace(args, env=programs.shown(args.env))
+    env = envs.simulate(args.env, args.physics, threads=args.threads)
+    policy = programs.found(args.agent, env.task).policy(False, env.action_dim)
+    told = {"algorithm": "scripted", "env": args.env_name, "config": args, "seeds": [0],
+            "horizon": env.horizon, "control_dt": env.control_dt}  # fmt: skip
+    with Record(args.out, 0, **told) as log:
+        log.save(0, ())
+        Deployer(env, policy, args.env_name).write(log, (), acted(env, policy))
+        log.update(status="done")
+        play.conclude(log, args.eval_episodes, args.video)
+
+
+def acted(env: Any, policy: Policy) -> rollout.Worlds:
+    """Worlds in which it has acted for a while, as one seed's: leaves [1, N, ...]."""
+
+    def some(key: jax.Array) -> rollout.Worlds:
+        worlds = rollout.start(env, policy, (), key, WORLDS)
+        return rollout.collect(env, policy, (), worlds, key, min(WORLDS, env.horizon))[0]
+
+    return jax.tree.map(lambda x: jnp.asarray(x)[None], jax.jit(some)(jax.random.key(0)))
+
+
+if __name__ == "__main__":
+    cli.run(main, Args)
