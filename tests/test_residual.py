@@ -148,7 +148,7 @@ def test_it_passes_when_it_is_better_than_chance_tells() -> None:
         return bool(begun.passed)
 
     error = np.sqrt(0.24 / 10 + 0.24 / 40)  # of 0.4 in 10 and 0.6 in 40
-    assert told(0.4, 0.6, (10, 40)) == (0.2 >= error)
+    assert told(0.4, 0.6, (10, 40)) == (error <= 0.2)
     assert not told(0.5, 0.6, (10, 40))
     assert told(0.5, 0.7, (100, 40))
     assert not told(0.5, 0.55, (100_000, 100_000))  # they are of the last 40
