@@ -44,7 +44,7 @@ class Scripted:
         return ()
 
     def policy(self, explore: bool, action_dim: int) -> Policy:
-        """The task's program; ValueError before a task is found (experiments/scripted.py)."""
+        """The task's program; ValueError where none has been found (`cli.found`)."""
         if self.program is None:
-            raise ValueError("A script is of a task, and none has been found for it.")
+            raise ValueError("A program is of a task, and this task has none.")
         return self.program(self)

@@ -15,6 +15,7 @@ COMMANDS = {
     "docs": "write docs/algorithms",
     "family": "a policy in worlds that differ",
     "latency": "how long a policy takes for a plan",
+    "densities": "which of several ways of acting imitators keep",
     "planted": "verdicts on runs on data whose condition is known",
     "owed": "what is still to be measured, and with which command",
 }
@@ -23,7 +24,7 @@ COMMANDS = {
 def main() -> None:
     name, rest = (sys.argv[1] if len(sys.argv) > 1 else ""), sys.argv[2:]
     if name not in COMMANDS:
-        lines = [f"  {command:8} {what}" for command, what in COMMANDS.items()]
+        lines = [f"  {command:9} {what}" for command, what in COMMANDS.items()]
         print("\n".join([str(__doc__), *lines]))
         sys.exit(name not in ("", "-h", "--help") and f"error: There is no command {name}.")
     module = import_module(f"benchmarks.{name}")

@@ -5,28 +5,23 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from rl.env import Env, Restarts, State
+from rl.env import Sized, State
 from rl.types import Array, Key, PyTree
 
 
 @dataclass(frozen=True, eq=False)
-class Repeat:
+class Repeat(Sized):
     """`env` with each action held for `times` of its steps, or until its episode ends.
 
     Rewards and metrics are sums over the steps made; a step of an ended episode makes none.
     `horizon`, `control_dt` [s] and a state's `t` count held actions.
     """
 
-    env: Env
     times: int
 
     def __post_init__(self) -> None:
         if self.times < 1:
             raise ValueError(f"Repeat holds an action for {self.times} steps; it needs 1 or more.")
-
-    @property
-    def action_dim(self) -> int:
-        return self.env.action_dim
 
     @property
     def horizon(self) -> int:
@@ -35,10 +30,6 @@ class Repeat:
     @property
     def control_dt(self) -> float:
         return self.env.control_dt * self.times
-
-    @property
-    def restarts(self) -> Restarts:
-        return self.env.restarts
 
     def reset(self, key: Key, context: PyTree = None) -> State:
         return self.env.reset(key, context)

@@ -14,7 +14,7 @@ from envs.simulation import Simulation
 from envs.task import Readings, Task
 from rl import buffer
 from rl.buffer import Buffer
-from rl.env import Restarts, State
+from rl.env import Sized, State
 from rl.types import Array, Key, Obs, PyTree, Transition, view
 
 WORLD = "world"  # the entry of an observation: no view of policy or critic has it
@@ -31,7 +31,7 @@ class World(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Revealed:
+class Revealed(Sized):
     """`env` with a `World` in its observations."""
 
     env: Simulation
@@ -39,22 +39,6 @@ class Revealed:
     @property
     def task(self) -> Task:
         return self.env.task
-
-    @property
-    def horizon(self) -> int:
-        return self.env.horizon
-
-    @property
-    def action_dim(self) -> int:
-        return self.env.action_dim
-
-    @property
-    def control_dt(self) -> float:
-        return self.env.control_dt
-
-    @property
-    def restarts(self) -> Restarts:
-        return self.env.restarts
 
     def reset(self, key: Key, context: PyTree = None) -> State:
         return self._with(self.env.reset(key, context))

@@ -125,6 +125,14 @@ def learned_by(algorithm: str, config: Mapping[str, Any]) -> Any:
     return manifest.made(like, config)
 
 
+def found(agent: Any, task: Any) -> Any:
+    """`agent`, or who learns above it, with the task's program if that is what it is."""
+    if getattr(agent, "base", None) is not None:
+        return replace(agent, base=found(agent.base, task))
+    of = {"program": getattr(task, "program", None)} if hasattr(agent, "program") else {}
+    return replace(agent, **of)
+
+
 def _above(begun: Mapping[str, Any] | None, made: Mapping[str, str], own: Any) -> dict[str, Any]:
     """The task of a run that is a base, and the agent that is to learn above it."""
     found = _of_run(begun, made["--base"])

@@ -20,7 +20,7 @@ import envs
 from envs import World, render
 from envs.simulation import Simulation
 from envs.task import Task
-from experiments import cli, programs
+from experiments import cli
 from rl import checkpoint, manifest, record, rollout, runs
 from rl.env import Env
 from rl.policy import Policy
@@ -63,7 +63,7 @@ def load_all(
         env = envs.world(task, config["physics"])
         if config.get("mirror"):
             agent = replace(agent, mirror=env.task.mirror)
-        agent = programs.found(agent, env.task)
+        agent = cli.found(agent, env.task)
     except (KeyError, TypeError) as error:
         raise ValueError(
             f"{run / 'manifest.json'} is damaged or of another version: {error!r}."

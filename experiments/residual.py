@@ -19,7 +19,7 @@ import jax.numpy as jnp
 
 from agents.resfit import ResFiT
 from envs.simulation import Simulation
-from experiments import base, cli, host, offline, programs
+from experiments import base, cli, host, offline
 from experiments.base import Base
 from experiments.host import Course
 from experiments.off_policy import pace, plan, room
@@ -181,7 +181,7 @@ def main(args: Args) -> None:
     if not hasattr(args.agent, "learned"):
         raise ValueError(f"{type(args.agent).__name__} adds nothing to a base; ResFiT does.")
     found = base.base(args, env)
-    args = replace(args, agent=programs.found(args.agent, env.task))
+    args = replace(args, agent=cli.found(args.agent, env.task))
     data = offline.prepared(args, env) if args.data else None
     parts = check(args, env, data)
     host.train(parts, env, lambda part: course(part, env, found, data))

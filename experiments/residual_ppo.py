@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from agents.ppo import PPO
 from agents.resip import ResiP
 from envs.simulation import Simulation
-from experiments import base, cli, host, programs
+from experiments import base, cli, host
 from experiments.base import Base
 from experiments.host import Course, Plan, Run
 from experiments.ppo import MOST_PER_PHASE, PHASES
@@ -105,7 +105,7 @@ def course(args: Args, env: Simulation, found: Base) -> Course:
 def main(args: Args) -> None:
     env = host.simulated(args)
     found = base.base(args, env)
-    args = replace(args, agent=programs.found(args.agent, env.task))
+    args = replace(args, agent=cli.found(args.agent, env.task))
     host.train(check(args, env), env, lambda part: course(part, env, found))
 
 

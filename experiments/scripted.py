@@ -14,7 +14,7 @@ import tyro
 
 import envs
 from agents.scripted import Scripted
-from experiments import cli, play, programs
+from experiments import cli, play
 from experiments.deploy import Deployer
 from rl import rollout
 from rl.policy import Policy
@@ -35,12 +35,20 @@ class Args:
     agent: Scripted = Scripted()
 
 
+def shown(task: Any) -> Any:
+    """`task` showing what its program reads; ValueError where it has none."""
+    if not hasattr(task, "program"):
+        able = ", ".join(n for n in envs.names() if hasattr(envs.make_task(n), "program"))
+        raise ValueError(f"There is no program for this task; there are for {able}.")
+    return replace(task, scripted=True)
+
+
 def main(args: Args) -> None:
     cli.use_threads(args.threads)
     cli.at_least(1, args, "eval_episodes")
-    args = replace(args, env=programs.shown(args.env))
+    args = replace(args, env=shown(args.env))
     env = envs.simulate(args.env, args.physics, threads=args.threads)
-    policy = programs.found(args.agent, env.task).policy(False, env.action_dim)
+    policy = cli.found(args.agent, env.task).policy(False, env.action_dim)
     told = {"algorithm": "scripted", "env": args.env_name, "config": args, "seeds": [0],
             "horizon": env.horizon, "control_dt": env.control_dt}  # fmt: skip
     with Record(args.out, 0, **told) as log:

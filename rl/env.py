@@ -5,6 +5,7 @@ itself: the rollout records a transition first and restarts after, so the observ
 which an episode really ended is always at hand.
 """
 
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
 from rl.types import Array, Key, Metrics, Obs, PyTree
@@ -65,3 +66,26 @@ class Env(Protocol):
     def select(self, done: Array, fresh: State, state: State) -> State:
         """`fresh` where `done` [], else `state`."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class Sized:
+    """What is around another environment, and as large and as fast."""
+
+    env: Env
+
+    @property
+    def action_dim(self) -> int:
+        return self.env.action_dim
+
+    @property
+    def horizon(self) -> int:
+        return self.env.horizon
+
+    @property
+    def control_dt(self) -> float:
+        return self.env.control_dt
+
+    @property
+    def restarts(self) -> Restarts:
+        return self.env.restarts

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rl.env import Env, Restarts, State
+from rl.env import Sized, State
 from rl.policy import Carry, Policy
 from rl.samples import Views
 from rl.types import Array, Key, Obs, Params, PyTree
@@ -92,28 +92,11 @@ class Sim(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Assisted:
+class Assisted(Sized):
     """`env` with what `base` does next in its observations; its actions are sums, clipped here."""
 
-    env: Env
     base: Policy
     params: Params  # the base's
-
-    @property
-    def action_dim(self) -> int:
-        return self.env.action_dim
-
-    @property
-    def horizon(self) -> int:
-        return self.env.horizon
-
-    @property
-    def control_dt(self) -> float:
-        return self.env.control_dt
-
-    @property
-    def restarts(self) -> Restarts:
-        return self.env.restarts
 
     def reset(self, key: Key, context: PyTree = None) -> State:
         return self._shown(self.env.reset(key, context), self.base.init(self.params))

@@ -13,7 +13,7 @@ from agents.resfit import ResFiT
 from agents.scripted import Scripted
 from envs.manipulation.expert import Expert
 from envs.revealed import Revealed
-from experiments import cli, play, programs, residual, scripted
+from experiments import cli, play, residual, scripted
 from rl import manifest, rollout, runs
 from rl.residual import BASE
 from rl.types import view
@@ -34,8 +34,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_acts_by_what_a_robot_has_as_an_expert_does_by_what_is() -> None:
     """Nothing stands between sensors and robot here, so that the two are the same."""
     plain = envs.make_task("panda-reach", actions="joints")  # by targets of before as well
-    env = envs.simulate(programs.shown(plain), "native", threads=1)
-    mine = programs.found(SHAKY, env.task).policy(False, env.action_dim)
+    env = envs.simulate(scripted.shown(plain), "native", threads=1)
+    mine = cli.found(SHAKY, env.task).policy(False, env.action_dim)
     theirs = Expert(speed=0.8, noise=0.05, mistake=0.004).policy(plain)
     other = Revealed(envs.simulate(plain, "native", threads=1))
     key = jax.random.key(3)
@@ -51,7 +51,7 @@ def test_what_others_see_stays_as_it_was(name: str) -> None:
     task, key = envs.make_task(name), jax.random.key(1)
     like, shown = (
         jax.eval_shape(envs.simulate(t, "native").reset, key).obs
-        for t in (task, programs.shown(task))
+        for t in (task, scripted.shown(task))
     )
     for who in ("policy", "critic"):
         assert view(like, who).shape == view(shown, who).shape
@@ -78,7 +78,7 @@ def test_a_residual_begins_as_the_program_it_is_above(run: Path, tmp_path: Path)
     args = cli.parse(residual.Args, words)
     env, _, params = play.load(run)
     sure = replace(args.agent, base=replace(args.agent.base, way=0, mistake=0.0))
-    agent: ResFiT = programs.found(sure, env.task)
+    agent: ResFiT = cli.found(sure, env.task)
     policy = agent.base.policy(False, env.action_dim)
     obs = jax.tree.map(jnp.zeros_like, env.reset(jax.random.key(0)).obs)
     state = agent.init(jax.random.key(0), obs, jnp.zeros(env.action_dim))
@@ -94,15 +94,15 @@ def test_a_residual_begins_as_the_program_it_is_above(run: Path, tmp_path: Path)
 
 def test_tasks_without_a_program_are_told_of(tmp_path: Path) -> None:
     words = ["--env", "Hopper-v5", "--out", str(tmp_path / "run")]
-    with pytest.raises(ValueError, match=r"no script for this task; there are for panda-"):
+    with pytest.raises(ValueError, match=r"no program for this task; there are for panda-"):
         scripted.main(cli.parse(scripted.Args, words))
     task = envs.make_task("panda-reach")
-    agent = programs.found(Scripted(), task)
+    agent = cli.found(Scripted(), task)
     with pytest.raises(ValueError, match=r"--env\.scripted"):
         agent.policy(False, 3)
-    with pytest.raises(ValueError, match="none has been found"):
+    with pytest.raises(ValueError, match="this task has none"):
         Scripted().policy(False, 3)
     with pytest.raises(ValueError, match="way is 9"):
-        programs.found(Scripted(way=9), programs.shown(task)).policy(False, 3)
+        cli.found(Scripted(way=9), scripted.shown(task)).policy(False, 3)
     with pytest.raises(ValueError, match="mistake"):
         Scripted(mistake=-1.0)

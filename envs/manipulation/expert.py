@@ -5,7 +5,7 @@ expert goes there, as fast, as shakily and as mistakenly as it is told to.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -105,6 +105,14 @@ class Expert:
         action = towards(task.table, world, to, plan.yaw[stage], plan.grip[stage], most)
         since = jnp.where(over | ~there, 0, carry.since + 1)
         return action, carry._replace(stage=stage + over, since=since, kept=plan.kept)
+
+
+def program(task: Any, settings: Any) -> Policy:
+    """What acts in a task that is `scripted` by the settings of agents/scripted.py."""
+    if not task.scripted:
+        raise ValueError("A program acts by what --env.scripted has a task show: give it that.")
+    way, speed, noise, mistake = (settings.way, settings.speed, settings.noise, settings.mistake)
+    return Expert(way, speed, noise, mistake).policy(task)
 
 
 def towards(

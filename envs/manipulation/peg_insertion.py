@@ -14,6 +14,7 @@ import numpy as np
 from tyro.conf import Suppress
 
 from envs.manipulation.arm import Surface
+from envs.manipulation.expert import program
 from envs.manipulation.kinematics import rotation, yaw_of
 from envs.manipulation.plan import CLOSE, SHUT, WAYS, Plan, Stage, above, aside, plan, squared
 from envs.manipulation.reachable import check_goals, check_pose
@@ -57,6 +58,8 @@ class PegInsertion(Task):
     timestep: float = 0.002  # s, of physics
     pixels: int = 0  # a side of the pictures that wrist and front cameras take; 0: none
     scripted: bool = False  # observations hold what an expert reads as well
+
+    program = program  # by which an expert is a policy like any other
 
     def __post_init__(self) -> None:
         if not -0.01 <= self.clearance <= 0.02:

@@ -18,6 +18,7 @@ import numpy as np
 from tyro.conf import Suppress
 
 from envs.manipulation.arm import Surface
+from envs.manipulation.expert import program
 from envs.manipulation.kinematics import lowest, rotation
 from envs.manipulation.plan import (
     BROAD,
@@ -83,6 +84,8 @@ class PickCube(Task):
     weights: Weights = Weights()
     pixels: int = 0  # a side of the pictures that wrist and front cameras take; 0: none
     scripted: bool = False  # observations hold what an expert reads as well
+
+    program = program  # by which an expert is a policy like any other
 
     def __post_init__(self) -> None:
         for name, x in (("mass", self.mass), ("near", self.near), ("half", min(self.half))):

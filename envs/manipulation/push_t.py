@@ -17,6 +17,7 @@ from tyro.conf import Suppress
 
 from envs.manipulation import pushing
 from envs.manipulation.arm import Surface
+from envs.manipulation.expert import program
 from envs.manipulation.kinematics import rotation, yaw_of
 from envs.manipulation.plan import SHUT, Plan, Stage, plan, wrapped
 from envs.manipulation.reachable import check_goal, check_goals, check_pose
@@ -57,6 +58,8 @@ class PushT(Task):
     goal_high: Pose = (0.57, 0.06, 0.5)
     pixels: int = 0  # a side of the pictures that wrist and front cameras take; 0: none
     scripted: bool = False  # observations hold what an expert reads as well
+
+    program = program  # by which an expert is a policy like any other
 
     def __post_init__(self) -> None:
         z = float(self.table.start_pose[2])

@@ -11,6 +11,7 @@ import mujoco
 import numpy as np
 from tyro.conf import Suppress
 
+from envs.manipulation.expert import program
 from envs.manipulation.plan import SHUT, WAYS, Plan, Stage, aside, plan
 from envs.manipulation.reachable import check_goal, check_goals, check_pose
 from envs.manipulation.script import read
@@ -38,6 +39,8 @@ class Reach(Task):
     goal_high: Vec3 = (0.65, 0.3, 0.45)
     pixels: int = 0  # a side of the pictures that wrist and front cameras take; 0: none
     scripted: bool = False  # observations hold what an expert reads as well
+
+    program = program  # by which an expert is a policy like any other
 
     def __post_init__(self) -> None:
         check_goals(self.table, self.goal_low, self.goal_high, "goal")

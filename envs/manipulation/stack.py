@@ -11,6 +11,7 @@ import numpy as np
 from tyro.conf import Suppress
 
 from envs.manipulation.arm import Surface
+from envs.manipulation.expert import program
 from envs.manipulation.kinematics import rotation
 from envs.manipulation.plan import (
     BROAD,
@@ -60,6 +61,8 @@ class Stack(Task):
     high: tuple[float, float] = (0.62, 0.18)
     pixels: int = 0  # a side of the pictures that wrist and front cameras take; 0: none
     scripted: bool = False  # observations hold what an expert reads as well
+
+    program = program  # by which an expert is a policy like any other
 
     def __post_init__(self) -> None:
         if not self.turned >= 0:
