@@ -6,8 +6,8 @@ targets are normalised by running statistics that are part of the state: frozen 
 batch is collected and learned from, then updated with it.
 """
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,6 @@ import optax
 from tyro.conf import Suppress
 
 from rl import norm
-from rl.mirror import Mirror
 from rl.nets import (
     MLP,
     Gaussian,
@@ -72,7 +71,8 @@ class PPO:
     std: float = 1.0  # of actions, to begin with
     out_gain: float = 0.01  # of the actor's last layer, to begin with
     target_kl: float = 0.0  # mean KL of an epoch that the learning rate seeks; 0: leave it
-    mirror: Suppress[Mirror | None] = None  # left and right are alike to policy and critic
+    # A task's Mirror: left and right are alike to policy and critic.
+    mirror: Suppress[Any] = field(default=None, metadata={"found": True})
 
     def __post_init__(self) -> None:
         sound(

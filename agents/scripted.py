@@ -3,7 +3,6 @@ there are no demonstrations (Silver et al. 2018, arXiv:1812.06298; Johannink et 
 arXiv:1812.03201).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,10 +22,8 @@ class Scripted:
     speed: float = 1.0  # share of the most that an action may move
     noise: float = 0.0  # std of what is added to each action
     mistake: float = 0.0  # m, std of how wrong it is about where things are, in an episode
-    # Of these settings, for a task that has been found.
-    program: Suppress[Callable[[Any], Policy] | None] = field(
-        default=None, metadata={"found": True}
-    )
+    # Of a task and these settings; True: the task's, which is to be found.
+    program: Suppress[Any] = field(default=True, metadata={"found": True})
 
     def __post_init__(self) -> None:
         sound(
@@ -45,6 +42,6 @@ class Scripted:
 
     def policy(self, explore: bool, action_dim: int) -> Policy:
         """The task's program; ValueError where none has been found (`cli.found`)."""
-        if self.program is None:
+        if self.program is None or self.program is True:
             raise ValueError("A program is of a task, and this task has none.")
         return self.program(self)

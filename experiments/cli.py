@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -126,11 +126,11 @@ def learned_by(algorithm: str, config: Mapping[str, Any]) -> Any:
 
 
 def found(agent: Any, task: Any) -> Any:
-    """`agent`, or who learns above it, with the task's program if that is what it is."""
+    """`agent`, and what it is above, with what is its task's: a program, or a mirror."""
     if getattr(agent, "base", None) is not None:
-        return replace(agent, base=found(agent.base, task))
-    of = {"program": getattr(task, "program", None)} if hasattr(agent, "program") else {}
-    return replace(agent, **of)
+        agent = replace(agent, base=found(agent.base, task))
+    wanted = [f.name for f in fields(agent) if getattr(agent, f.name) is True and f.metadata]
+    return replace(agent, **{name: getattr(task, name, None) for name in wanted})
 
 
 def _above(begun: Mapping[str, Any] | None, made: Mapping[str, str], own: Any) -> dict[str, Any]:
@@ -142,7 +142,10 @@ def _above(begun: Mapping[str, Any] | None, made: Mapping[str, str], own: Any) -
     if not hasattr(mine, "base"):
         able = ", ".join(name for name in agent_names() if hasattr(agent(name), "base"))
         raise ValueError(f"{type(mine).__name__} learns above no base; {able} do.")
-    return found | {"agent": replace(mine, base=found["agent"])}
+    theirs = found["agent"]
+    if runs.read_manifest(runs.run_of(Path(made["--base"])))["config"].get("mirror"):
+        theirs = replace(theirs, mirror=True)  # which is the task's
+    return found | {"agent": replace(mine, base=theirs)}
 
 
 def _of_run(begun: Mapping[str, Any] | None, run: str) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def load_all(
         task = manifest.made(envs.named(found["env"]), config["env"])
         env = envs.world(task, config["physics"])
         if config.get("mirror"):
-            agent = replace(agent, mirror=env.task.mirror)
+            agent = replace(agent, mirror=True)
         agent = cli.found(agent, env.task)
     except (KeyError, TypeError) as error:
         raise ValueError(

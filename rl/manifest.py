@@ -94,11 +94,14 @@ def peak_memory_gb() -> float:
 def plain(x: Any) -> Any:
     """JSON of configuration and results; what a dataclass is, is under "is".
 
-    Fields whose metadata have "found" follow from others, and are left out.
+    Of fields whose metadata have "found", which a task has, it tells that there is something.
     """
     if is_dataclass(x) and not isinstance(x, type):
-        told = {f.name: plain(getattr(x, f.name)) for f in fields(x) if "found" not in f.metadata}
-        return {"is": type(x).__name__} | told
+        told: dict[str, Any] = {"is": type(x).__name__}
+        for f in fields(x):
+            value = getattr(x, f.name)
+            told[f.name] = (value is not None or None) if "found" in f.metadata else plain(value)
+        return told
     if isinstance(x, Mapping):
         return {k: plain(v) for k, v in x.items()}
     if isinstance(x, list | tuple):

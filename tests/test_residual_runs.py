@@ -3,6 +3,7 @@
 import json
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 import envs
 from agents.flow_bc import FlowBC
 from experiments import base, cli, host, offline, play, residual, residual_ppo
-from rl import checkpoint, record, runs
+from rl import checkpoint, manifest, record, runs
 from rl import residual as combined
 from rl.chunks import Chunks
 from rl.data import npz
@@ -22,6 +23,7 @@ from rl.denoisers import Dense
 from rl.residual import BASE
 from tests.test_offline import SMALL, balancing
 
+KEY = jax.random.key(1)
 ABOVE = ["--evals", "2", "--eval-episodes", "4", "--no-video", "--threads", "1", "--steps", "900",
          "--learning-starts", "300", "--num-envs", "2", "--updates-per-step", "1"]  # fmt: skip
 NETS = ["--agent.hidden", "8", "--agent.critic-hidden", "8", "--agent.critics", "2",
@@ -147,6 +149,23 @@ def test_what_does_not_fit_is_refused(
     known = {"data": str(data), "none": str(tmp_path / "none.npz")}
     with pytest.raises(ValueError, match=f"(?s){why}"):
         residual.main(parsed(flow, *[w.format(**known) for w in words]))
+
+
+def test_a_base_with_a_mirror_has_it_above_as_well() -> None:
+    """Of its task, which a manifest only tells that there is."""
+    run = Path(__file__).parent.parent / "benchmarks" / "policies" / "go1-joystick-flat"
+    args = cli.parse(residual_ppo.Args, ["--base", str(run)])
+    config = json.loads(json.dumps(manifest.plain(args)))
+    assert config["agent"]["base"]["mirror"] is True
+    again = cli.learned_by("resip", config["agent"])
+    env, policy, params = play.load(run)
+    obs = {"policy": jax.random.normal(jax.random.key(0), (48,))}
+    want = policy.step(params, (), obs, KEY)[0]
+    for agent in (args.agent, again):
+        base_policy = cli.found(agent, env.task).base.policy(False, 12)
+        np.testing.assert_array_equal(base_policy.step(params, (), obs, KEY)[0], want)
+    plain = replace(args.agent.base, mirror=None).policy(False, 12)
+    assert np.abs(plain.step(params, (), obs, KEY)[0] - want).max() > 0.01
 
 
 def test_no_base_is_told_of(flow: Path) -> None:

@@ -67,7 +67,7 @@ def test_a_run_of_it_is_a_run_like_any_other(run: Path) -> None:
     told = runs.read_manifest(run)
     assert told["status"] == "done"
     assert told["config"]["agent"]["mistake"] == 0.01
-    assert "program" not in told["config"]["agent"]
+    assert told["config"]["agent"]["program"] is True
     assert (run / "artefact-0.zip").exists()  # with golden vectors that were played back
     returns = play.judge(env, policy, params, 4)
     np.testing.assert_allclose(returns, np.asarray(told["eval_returns"])[0], rtol=1e-6)
