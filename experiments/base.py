@@ -88,7 +88,11 @@ def interface(env: World, agent: Any, params: Params) -> Interface:
     names = spec and (spec.actions or spec.actuators)
     kind = getattr(env.task, "actions", "")
     return Interface(
-        observation=", ".join(f"{name} {list(x.shape)}".strip() for name, x in seen.items()),
+        observation=", ".join(
+            f"{name} {list(x.shape)}".strip()
+            for name, x in seen.items()
+            if name != "critic"  # which no policy sees
+        ),
         normaliser=", ".join(str(list(shape)) for shape in stats) or "none",
         action=f"[{env.action_dim}] " + " ".join([*(names or ()), *[f"({kind})"] * bool(kind)]),
         chunk=f"of {chunks.horizon}, {chunks.execute} done, seeing {chunks.history}"

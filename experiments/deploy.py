@@ -9,13 +9,26 @@ import numpy as np
 
 from envs import World
 from envs.simulation import Simulation
-from rl import export, record
+from rl import export, record, rollout
 from rl.policy import Policy
 from rl.rollout import Worlds
 from rl.spec import Spec
-from rl.types import Array, Params, PyTree, Readings
+from rl.types import Array, Key, Params, PyTree, Readings
 
 GOLDEN = 16  # ticks that every runtime must reproduce
+
+
+WORLDS = 16  # of which the golden vectors of an artefact are, where nobody learns
+
+
+def acted(env: Simulation, policy: Policy, params: Params) -> Worlds:
+    """Worlds in which a policy has acted for a while."""
+
+    def some(params: Params, key: Key) -> Worlds:
+        worlds = rollout.start(env, policy, params, key, WORLDS)
+        return rollout.collect(env, policy, params, worlds, key, min(WORLDS, env.horizon))[0]
+
+    return jax.jit(some)(params, jax.random.key(0))
 
 
 class Deployer:

@@ -9,18 +9,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
 import tyro
 
 import envs
 from agents.scripted import Scripted
 from experiments import cli, play
-from experiments.deploy import Deployer
-from rl import rollout
-from rl.policy import Policy
+from experiments.deploy import Deployer, acted
 from rl.record import Record
-
-WORLDS = 16  # of which the golden vectors of an artefact are
 
 
 @dataclass(frozen=True)
@@ -53,19 +48,10 @@ def main(args: Args) -> None:
             "horizon": env.horizon, "control_dt": env.control_dt}  # fmt: skip
     with Record(args.out, 0, **told) as log:
         log.save(0, ())
-        Deployer(env, policy, args.env_name).write(log, (), acted(env, policy))
+        worlds = jax.tree.map(lambda x: x[None], acted(env, policy, ()))
+        Deployer(env, policy, args.env_name).write(log, (), worlds)
         log.update(status="done")
         play.conclude(log, args.eval_episodes, args.video)
-
-
-def acted(env: Any, policy: Policy) -> rollout.Worlds:
-    """Worlds in which it has acted for a while, as one seed's: leaves [1, N, ...]."""
-
-    def some(key: jax.Array) -> rollout.Worlds:
-        worlds = rollout.start(env, policy, (), key, WORLDS)
-        return rollout.collect(env, policy, (), worlds, key, min(WORLDS, env.horizon))[0]
-
-    return jax.tree.map(lambda x: jnp.asarray(x)[None], jax.jit(some)(jax.random.key(0)))
 
 
 if __name__ == "__main__":

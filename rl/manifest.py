@@ -29,7 +29,7 @@ HOST = ("out", "resume", "seed", "seeds", "threads", "track", "video", "save_s",
 # Settings that came after the first runs, and what they were before: those runs stay the same.
 LATER = {
     "demos": None, "hindsight": 0.0, "agent.out_gain": 0.01, "agent.chunks.late": 0,
-    "env.precise": 0.0, "env.scripted": False,
+    "env.precise": 0.0, "env.scripted": False, "env.embodied": False,
 }  # fmt: skip
 SETTINGS = ("JAX_", "XLA_", "NPROC", "OMP_", "MUJOCO_GL", "CUDA_VISIBLE_DEVICES")
 

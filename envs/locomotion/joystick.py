@@ -62,6 +62,7 @@ class Joystick(Task):
     measured: bool = False  # the policy sees what the robot measures: not its own velocity
     omniscient: bool = False  # the policy sees all that the critic does: a teacher, for no robot
     history: int = 1  # frames of it that the policy sees
+    embodied: bool = False  # it is told which robot it has, for a policy of several
     playground_timing: bool = False  # told the action before the last, and of a substep before
     action_scale: float = 0.5  # rad
     timestep: float = 0.004  # s, of physics
@@ -78,8 +79,7 @@ class Joystick(Task):
     def __post_init__(self) -> None:
         if self.history < 1:
             raise ValueError(f"history is {self.history}; a policy sees at least 1 frame.")
-        if not -1 <= self.level < self.legged.terrain.levels:
-            most = self.legged.terrain.levels - 1
+        if not -1 <= self.level <= (most := self.legged.terrain.levels - 1):
             raise ValueError(f"level is {self.level}; {self.ground} ground has 0 to {most}, or -1.")
         self.legged.check(self.action_scale, self.ranges.scaled(self.randomised))
         Disturbance(reading_delay=self.reading_delay, target_delay=self.target_delay)
@@ -108,8 +108,10 @@ class Joystick(Task):
         told = symmetry.truths(self.ground), symmetry.LEGS, symmetry.FOOT_VECTORS, symmetry.LEGS
         drawn = mirror(jax.eval_shape(self._drawn, jax.random.key(0)))
         late = (symmetry.JOINTS,) * bool(self.target_delay[1])
-        critic = joined(frame, symmetry.COMMAND, *told, VECTOR, SAME, *drawn, *late)
-        policy = critic if self.omniscient else joined(*[frame] * self.history, symmetry.COMMAND)
+        which = (SAME,) * (len(ROBOTS) * self.embodied)
+        critic = joined(frame, symmetry.COMMAND, *which, *told, VECTOR, SAME, *drawn, *late)
+        seen = *[frame] * self.history, symmetry.COMMAND, *which
+        policy = critic if self.omniscient else joined(*seen)
         return Mirror({"policy": policy, "critic": critic}, symmetry.JOINTS)
 
     def model(self) -> mujoco.MjModel:
@@ -162,10 +164,11 @@ class Joystick(Task):
     def observe(self, readings: Readings, command: Array, memory: Memory) -> tuple[Obs, Memory]:
         told = memory.before if self.playground_timing else memory.action
         frame = self.legged.frame(readings, told, self.measured)
+        which = [jnp.float32([self.robot == name for name in ROBOTS])] * self.embodied
         if self.history == 1:
-            return jnp.concatenate([frame, command]), memory
+            return jnp.concatenate([frame, command, *which]), memory
         frames = jnp.concatenate([frame[None], memory.history])
-        obs = jnp.concatenate([frames.ravel(), command])
+        obs = jnp.concatenate([frames.ravel(), command, *which])
         return obs, memory._replace(history=frames[:-1])
 
     def control(self, action: Array, readings: Readings, memory: Memory) -> tuple[Array, Memory]:
@@ -176,10 +179,10 @@ class Joystick(Task):
     def privileged(self, raw: Readings, obs: Obs, episode: Episode) -> Obs:
         push = self._kick(episode) if episode.push else jnp.zeros(3)
         kicked = episode.push.on if episode.push else False
-        size = len(COMMAND)
-        frame, command = obs[: (len(obs) - size) // self.history], obs[-size:]
+        size = len(COMMAND) + len(ROBOTS) * self.embodied
+        frame, rest = obs[: (len(obs) - size) // self.history], obs[-size:]
         return jnp.concatenate([  # which needs no history: it knows
-            frame, command, self.legged.truths(raw), self.legged.around(raw), episode.gait.contact,
+            frame, rest, self.legged.truths(raw), self.legged.around(raw), episode.gait.contact,
             self.legged.feet(raw).velocity.ravel(), episode.gait.air_time, push,
             jnp.float32(kicked)[None], *jax.tree.leaves((episode.factors, episode.before)),
         ])  # fmt: skip
@@ -238,9 +241,8 @@ class Joystick(Task):
     def _inputs(self, episode: Episode) -> dict[str, Array]:
         if not episode.push:
             return {}
-        applied = jnp.zeros((self.model().nbody, 6))
-        trunk = self.model().body("trunk").id
-        return {"xfrc_applied": applied.at[trunk, :3].set(self._kick(episode))}
+        force = jnp.zeros((self.model().nbody, 6)).at[self.model().body("trunk").id, :3]
+        return {"xfrc_applied": force.set(self._kick(episode))}
 
     def _kick(self, episode: Episode) -> Array:
         """Force [3], N."""
