@@ -171,6 +171,7 @@ def of_task(path: Path, found: Dataset, name: str, env: envs.World) -> Dataset:
     """What a task of this name sees of a file's dataset; ValueError unless it was made of it."""
     made = {part: found.facts.get(part) for part in ("task", "env")}
     asked = {"task": name, "env": manifest.plain(env.task)}
+    made, asked = manifest.first(made), manifest.first(asked)
     if made["task"] and made != asked:
         what = manifest.difference("its task", made, asked)
         raise ValueError(f"{path} was made of another task: {what}.")

@@ -41,6 +41,7 @@ def demonstrations(env: Simulation, args: Any) -> tuple[Demos, dict[str, str]]:
     found = npz.read(path)
     made = {"task": found.facts.get("task"), "env": found.facts.get("env")}
     asked = {"task": args.env_name, "env": manifest.plain(env.task)}
+    made, asked = manifest.first(made), manifest.first(asked)
     if made != asked:
         what = manifest.difference("its task", made, asked)
         raise ValueError(

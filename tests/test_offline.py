@@ -12,7 +12,7 @@ import pytest
 
 import envs
 from experiments import cli, make_data, offline, play, start
-from rl import record, runs
+from rl import manifest, record, runs
 from rl.data import dataset, held_out, npz, sampling
 from rl.data.dataset import Dataset
 
@@ -145,6 +145,20 @@ def test_what_cannot_be_learned_from_is_refused(
         offline.main(cli.parse(
             offline.Args, [*small, "--data", str(tmp_path / "other.npz"), *words]
         ))  # fmt: skip
+
+
+def test_data_of_before_a_setting_came_are_of_the_task_without_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dataset, "fitted", lambda path, found, *_: found)  # there is nothing in it
+    task = envs.make_task("panda-push-t", rewards="sparse")
+    env = envs.simulate(task, "native")
+    told = {name: x for name, x in manifest.plain(task).items() if name != "precise"}
+    found = Dataset({}, {}, {"task": "panda-push-t", "env": told})
+    assert offline.of_task(Path("old.npz"), found, "panda-push-t", env) is found
+    found = Dataset({}, {}, {"task": "panda-push-t", "env": told | {"precise": 3.0}})
+    with pytest.raises(ValueError, match=r"env\.precise = 3\.0"):
+        offline.of_task(Path("new.npz"), found, "panda-push-t", env)
 
 
 def test_data_of_another_task_and_without_rewards_are_refused(data: Path, tmp_path: Path) -> None:
