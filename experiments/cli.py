@@ -142,8 +142,8 @@ def _above(begun: Mapping[str, Any] | None, made: Mapping[str, str], own: Any) -
     if not hasattr(mine, "base"):
         able = ", ".join(name for name in agent_names() if hasattr(agent(name), "base"))
         raise ValueError(f"{type(mine).__name__} learns above no base; {able} do.")
-    theirs = found["agent"]
-    if runs.read_manifest(runs.run_of(Path(made["--base"])))["config"].get("mirror"):
+    theirs, run = found["agent"], runs.run_of(Path(made["--base"]))
+    if hasattr(theirs, "mirror") and runs.read_manifest(run)["config"].get("mirror"):
         theirs = replace(theirs, mirror=True)  # which is the task's
     return found | {"agent": replace(mine, base=theirs)}
 

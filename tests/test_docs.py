@@ -63,7 +63,7 @@ def test_each_experiment_that_trains_and_each_agent_has_one() -> None:
         for module in modules
         if hasattr(module, "main") and "resume" in {f.name for f in fields(module.Args)}
     }
-    own = trains - {"off_policy", "imitate"}  # agents with pages of other experiments
+    own = trains - {"off_policy", "imitate", "generalist"}  # agents with pages of other experiments
     assert own <= {page.experiment for page in docs.NAMED.values()} <= trains
     agents = {type(cli.agent(n)) for n in cli.agent_names() if n != "scripted"}  # learns nothing
     assert {type(page.args.agent) for page in docs.NAMED.values()} == agents
@@ -164,11 +164,11 @@ def test_it_cites_what_the_code_does(page: docs.Page) -> None:
 
 def started(begun: None, run: str) -> dict[str, Any]:
     """What a run that is not there would have been: of the agent it is named after, an imitator's
-    on a task of an arm."""
+    or a program's on a task of an arm."""
     name = Path(run).name.split("-")[0]
-    imitators = {"flow": "flow_bc", "diffusion": "diffusion_bc"}
-    task = "panda-push-t" if name in imitators else "Hopper-v5"
-    agent = cli.agent(({"calql": "cql"} | imitators).get(name, name))
+    arms = {"flow": "flow_bc", "diffusion": "diffusion_bc", "scripted": "scripted"}
+    task = "panda-push-t" if name in arms else "Hopper-v5"
+    agent = cli.agent(({"calql": "cql"} | arms).get(name, name))
     return {"env": envs.make_task(task), "env_name": task, "agent": agent}
 
 
