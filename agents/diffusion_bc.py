@@ -2,8 +2,8 @@
 doing a thing stay several (Diffusion Policy: Chi et al. 2023, arXiv:2303.04137).
 """
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -60,9 +60,9 @@ class DiffusionBC:
         return 1.0
 
     @property
-    def deterministic(self) -> bool:
-        """Noise and what was seen tell all of a plan."""
-        return not self.diffusion.eta
+    def settled(self) -> Self:
+        """As DDIM has it: noise and what was seen tell all of a plan, of the same network."""
+        return replace(self, diffusion=replace(self.diffusion, eta=0.0))
 
     @property
     def tx(self) -> optax.GradientTransformation:

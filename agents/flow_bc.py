@@ -3,7 +3,7 @@ stay several (Black et al. 2024, arXiv:2410.24164; flow matching as rl/generativ
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -60,9 +60,9 @@ class FlowBC:
         return 1.0
 
     @property
-    def deterministic(self) -> bool:
-        """Noise and what was seen tell all of a plan."""
-        return True
+    def settled(self) -> Self:
+        """Itself: noise and what was seen tell all of a plan."""
+        return self
 
     @property
     def tx(self) -> optax.GradientTransformation:

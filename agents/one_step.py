@@ -45,16 +45,9 @@ class OneStep:
             average=(0 <= self.average < 1, "a share in [0, 1)"),
             spread=(self.spread >= 0, "a number of at least 0"),
         )
-        if self.base is None:
-            return
-        name = type(self.base).__name__
-        if not hasattr(self.base, "draw"):
+        if self.base is not None and not hasattr(self.base, "draw"):
+            name = type(self.base).__name__
             raise ValueError(f"OneStep learns from a flow or a diffusion, and {name} is neither.")
-        if not self.base.deterministic:
-            raise ValueError(
-                f"OneStep learns plans that noise alone tells, and {name} adds more on the way: "
-                "train it with --agent.diffusion.eta 0."
-            )
 
     @property
     def chunks(self) -> Chunks:
@@ -119,7 +112,7 @@ class OneStep:
         seen = window.seen + self.spread * jax.random.normal(seen_key, window.seen.shape)
         noise = jax.random.normal(noise_key, window.chunk.shape)
         bounds = chunks.bounds(scales.action)
-        taught = self.base.draw(state.base, noise, seen, draw_key, bounds)
+        taught = self.base.settled.draw(state.base, noise, seen, draw_key, bounds)
         net, metrics = descend(self.tx, self.loss, state.net, noise, seen, taught)
         slow = optax.incremental_update(net.params, state.slow, 1 - self.average)
         return state._replace(net=net, slow=slow), metrics

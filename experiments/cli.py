@@ -129,7 +129,8 @@ def found(agent: Any, task: Any) -> Any:
     """`agent`, and what it is above, with what is its task's: a program, or a mirror."""
     if getattr(agent, "base", None) is not None:
         agent = replace(agent, base=found(agent.base, task))
-    wanted = [f.name for f in fields(agent) if getattr(agent, f.name) is True and f.metadata]
+    wanted = [f.name for f in fields(agent) if "found" in f.metadata]
+    wanted = [name for name in wanted if getattr(agent, name) is True]
     return replace(agent, **{name: getattr(task, name, None) for name in wanted})
 
 

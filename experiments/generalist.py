@@ -1,6 +1,6 @@
 """From specialists, one for each robot, to one policy of all that is told which robot it has.
 
-python -m experiments.residual_ppo --base runs/go1 --env go2-joystick-flat --out runs/go2
+python -m experiments.residual_ppo --base runs/walk --out runs/go2
 python -m experiments.generalist --teachers runs/go1 runs/go2
 
 Specialists are what residuals have made of one base on each robot, and are distilled into one

@@ -147,7 +147,6 @@ def test_both_ways_are_kept_each_of_its_own_noise() -> None:
     [
         (lambda: OneStep(BC()), "learns from a flow or a diffusion, and BC is neither"),
         (lambda: OneStep(STUDENT), "and OneStep is neither"),
-        (lambda: OneStep(DiffusionBC()), "DiffusionBC adds more on the way: .*eta 0"),
         (lambda: OneStep(spread=-1.0), "OneStep's spread is -1.0; it takes a number of at"),
         (lambda: OneStep(average=1.0), "OneStep's average is 1.0; it takes a share"),
         (lambda: offline.check_agent(OneStep()), "OneStep cannot learn from data; awac, .* can"),
@@ -158,10 +157,29 @@ def test_what_makes_no_sense_is_refused(make: Any, why: str) -> None:
         make()
 
 
-def test_a_diffusion_without_noise_of_its_own_teaches() -> None:
-    agent = OneStep(DiffusionBC(PLANS, NET, Diffusion(steps=4, eta=0.0)), NET)
-    _, metrics = jax.jit(agent.update)(begun(agent), steps(KEY, 4), KEY)
-    assert np.isfinite(metrics["distill_loss"])
+def test_a_diffusion_teaches_by_ddim_whatever_noise_it_acts_with() -> None:
+    """Its plan of the same noise is then the same, whatever key it is drawn by."""
+    sure, shaky = (
+        OneStep(DiffusionBC(PLANS, NET, Diffusion(steps=4, eta=eta)), NET) for eta in (0.0, 1.0)
+    )
+    losses = [
+        jax.jit(agent.update)(begun(sure), steps(KEY, 4), KEY)[1]["distill_loss"]
+        for agent in (sure, shaky)
+    ]
+    assert np.isfinite(losses[0])
+    assert losses[0] == losses[1]
+    noise, bounds = jax.random.normal(KEY, (B, 4, A)), (-jnp.ones(A), jnp.ones(A))
+    state = begun(sure)
+    seen = jnp.zeros_like(shaky.chunks.begin(state.base["scales"])[0])[None].repeat(B, 0)
+    noise = noise[:, : PLANS.horizon]
+
+    def drawn(agent: Any, key: jax.Array) -> jax.Array:
+        return agent.draw(state.base, noise, seen, key, bounds)
+
+    keys = jax.random.split(KEY)
+    one, other = (drawn(shaky.base.settled, key) for key in keys)
+    np.testing.assert_array_equal(one, other)
+    assert np.abs(drawn(shaky.base, keys[0]) - drawn(shaky.base, keys[1])).max() > 0.01
 
 
 def run_of_a_flow(out: Path) -> Path:
