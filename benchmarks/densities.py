@@ -29,12 +29,12 @@ from rl.types import Array, Key, Transition
 DRAWN, BATCH, SPOTS, NARROW = 2_000, 256, 8, 0.04
 BLANK, ACTION = jnp.ones(1), jnp.zeros(2)
 ONE, NET = Chunks(horizon=1, execute=1), Dense((128, 128, 128))
-FLOW = FlowBC(chunks=ONE, net=NET, lr=1e-3)
+FLOW = FlowBC(chunks=ONE, net=NET)
 AGENTS: dict[str, Any] = {
     "bc": BC(hidden=(128, 128)),
     "flow_bc": FLOW,
-    "diffusion_bc": DiffusionBC(chunks=ONE, net=NET, lr=1e-3),
-    "one_step": OneStep(base=FLOW, net=NET, lr=1e-3),
+    "diffusion_bc": DiffusionBC(chunks=ONE, net=NET),
+    "one_step": OneStep(base=FLOW, net=NET),
 }
 
 
@@ -83,7 +83,8 @@ def learned(agent: Any, density: Callable[[Key, int], Array], updates: int, base
     state = agent.observe(state, seen)
 
     def step(state: Any, key: Key) -> tuple[Any, None]:
-        return agent.update(state, batch(density, key), key)[0], None
+        seen_key, key = jax.random.split(key)  # noise must not be what the data were drawn by
+        return agent.update(state, batch(density, seen_key), key)[0], None
 
     keys = jax.random.split(key, updates)
     return agent.deploy(jax.jit(lambda s: jax.lax.scan(step, s, keys)[0])(state))
