@@ -17,7 +17,9 @@ from rl.samples import Views
 from rl.types import Array, Key, Obs, Params, PyTree
 
 BASE = "base"  # the entry of an observation: what the base does [A]; no view has it
-FEWEST, LATELY = 10, 40  # episodes of each kind that tell which is better, at least and about
+FEWEST = 10  # episodes of each kind, at least, that tell which is better
+LATELY = 40  # episodes with what is learned, about: it changes, the base does not
+ERRORS = 2  # standard errors of the difference that it is to be better by
 FOLD = 3  # of a state's key, for the base: its halves and 2 are the environment's
 
 
@@ -159,16 +161,16 @@ class Trial(NamedTuple):
     """What episodes come to with what is learned, and without, explored alike."""
 
     sums: Array  # [N] of the episode in progress
-    means: Array  # [2] of late: without, with
+    means: Array  # [2] without, of all; with, of late
     squares: Array  # [2] means of squares, likewise
     counts: Array  # [2] int32 episodes
 
     @property
     def passed(self) -> Array:
-        """[] bool, it is better with it by the standard error of the two means' difference."""
-        of = jnp.clip(self.counts, 1, LATELY)
+        """[] bool, it is better with it by standard errors of the two means' difference."""
+        of = jnp.clip(self.counts, 1, jnp.array([jnp.iinfo(jnp.int32).max, 2 * LATELY - 1]))
         error2 = jnp.maximum(self.squares - self.means**2, 0) / of
-        better = self.means[1] - self.means[0] >= jnp.sqrt(error2.sum())
+        better = self.means[1] - self.means[0] >= ERRORS * jnp.sqrt(error2.sum())
         return (self.counts >= FEWEST).all() & better
 
 
@@ -185,7 +187,8 @@ def tried(before: Trial, worth: Array, ended: Array, alone: Array) -> Trial:
         kinds = jnp.stack([ended & alone, ended & ~alone])  # [2, N]
         more = kinds.sum(1)
         counts = now.counts + more
-        rate = jnp.maximum(more / jnp.maximum(counts, 1), more / LATELY)
+        rate = more / jnp.maximum(counts, 1)
+        rate = rate.at[1].max(more[1] / LATELY)  # as noisy as a mean of twice as many, less one
 
         def moved(mean: Array, of: Array) -> Array:
             fresh = jnp.where(kinds, of, 0).sum(1) / jnp.maximum(more, 1)
