@@ -22,6 +22,7 @@ class Scripted:
     speed: float = 1.0  # share of the most that an action may move
     noise: float = 0.0  # std of what is added to each action
     mistake: float = 0.0  # m, std of how wrong it is about where things are, in an episode
+    patience: float = 0.0  # s that it is close to there before it goes on anyhow; 0: for ever
     # Of a task and these settings; True: the task's, which is to be found.
     program: Suppress[Any] = field(default=True, metadata={"found": True})
 
@@ -31,6 +32,7 @@ class Scripted:
             speed=(0 < self.speed <= 1, "a share above 0, at most 1"),
             noise=(0 <= self.noise < np.inf, "a number of at least 0"),
             mistake=(0 <= self.mistake < np.inf, "m of at least 0"),
+            patience=(0 <= self.patience < np.inf, "s of at least 0"),
         )
 
     def init(self, key: Key, obs: Obs, action: Array) -> tuple[()]:

@@ -1,6 +1,7 @@
 """From specialists, one for each robot, to one policy of all that is told which robot it has.
 
-python -m experiments.residual_ppo --base runs/walk --out runs/go2
+python -m experiments.residual_ppo --base runs/walk --out runs/go1
+python -m experiments.residual_ppo --base runs/walk --env go2-joystick-flat --out runs/go2
 python -m experiments.generalist --teachers runs/go1 runs/go2
 
 Specialists are what residuals have made of one base on each robot, and are distilled into one
@@ -24,9 +25,9 @@ from envs.locomotion.legged import ROBOTS
 from envs.simulation import Simulation
 from experiments import cli, host, play
 from experiments.deploy import Deployer, acted
-from experiments.host import Course, Plan
-from experiments.teacher_student import MOST_PER_PHASE, PHASES
-from rl import manifest, memory, rollout, runs
+from experiments.host import Course
+from experiments.teacher_student import groups, plan
+from rl import manifest, rollout, runs
 from rl.policy import Policy
 from rl.record import Record
 from rl.types import Array, Key, Metrics, Obs, Params, PyTree
@@ -126,11 +127,6 @@ def phase(args: Args, lessons: list[Lesson], run: Run) -> tuple[Run, Metrics]:
     told = [end.means() for end in ends]
     returns = {f"{x.name}_return": y["episode_return"] for x, y in zip(lessons, told, strict=True)}
     return run, jax.tree.map(jnp.mean, metrics) | told[0] | returns
-
-
-def plan(args: Args) -> Plan:
-    total = -(-args.steps // (args.num_envs * args.unroll))
-    return host.split(total, PHASES, MOST_PER_PHASE)
 
 
 def course(args: Args, lessons: list[Lesson]) -> Course:
@@ -238,12 +234,7 @@ def check(args: Args, lessons: list[Lesson]) -> list[Args]:
         run = begin(args, lessons, key)
         return run, iterate(args, lessons, run)[0]
 
-    shapes = jax.eval_shape(once, jax.random.key(0))  # says what its batch is too small for
-    obs = memory.size(shapes[0].worlds.state.obs) * args.unroll * len(lessons)
-    return host.groups(
-        args, 3 * memory.size(shapes[0]) + 4 * obs,
-        f"{args.num_envs:,} worlds x {args.unroll} steps", "lower --num-envs or --unroll",
-    )  # fmt: skip
+    return groups(args, once, len(lessons))
 
 
 if __name__ == "__main__":

@@ -150,19 +150,18 @@ def main(args: Args) -> None:
     host.train(check(args, env), env, lambda part: course(part, env, demos, about))
 
 
-def first_rows(args: Args) -> int:
+def first_rows(args: Any) -> int:
     """Steps of every world before learning starts; a window of them must fill a target."""
     return max(-(-args.learning_starts // args.num_envs), args.n_step)
 
 
-def room(args: Any, env: Simulation, first: int) -> int:
-    """Rows of a replay, `first` of which come before learning; ValueError where they do not fit."""
+def room(args: Any, env: Simulation, first: int) -> None:
+    """ValueError where a replay has no room for the `first` rows, which come before learning."""
     if args.n_step > env.horizon:
         raise ValueError(
             f"--n-step is {args.n_step}; an episode of {args.env_name} has {env.horizon} steps."
         )
-    rows = args.buffer_size // args.num_envs
-    if rows < first:
+    if args.buffer_size // args.num_envs < first:
         raise ValueError(
             f"--buffer-size is {args.buffer_size:,}; it must hold the {first * args.num_envs:,} "
             "steps before learning starts."
@@ -172,7 +171,19 @@ def room(args: Any, env: Simulation, first: int) -> int:
             f"--steps is {args.steps:,}; learning starts after {first * args.num_envs:,}: "
             "lower --learning-starts, or --n-step or --num-envs where they need more."
         )
-    return rows
+
+
+def groups(args: Any, row: int, window: int) -> list[Any]:
+    """Seeds in groups whose replays, of rows of so many bytes, fit in memory; so do the windows
+    that an iteration reads of them."""
+    rows = args.buffer_size // args.num_envs
+    read = pace(args).updates * args.agent.delay * args.batch_size * window
+    return host.groups(
+        args,
+        2 * (rows + read // args.num_envs) * row,  # and copies
+        f"a replay of {args.buffer_size:,} steps, of which {read:,} are read at a time,",
+        "lower --buffer-size" if rows * args.num_envs > read else "lower --batch-size or --n-step",
+    )
 
 
 def check(args: Args, env: Simulation) -> list[Args]:
@@ -187,16 +198,10 @@ def check(args: Args, env: Simulation) -> list[Args]:
     if not 0 <= args.return_bound < math.inf:
         raise ValueError(f"--return-bound is {args.return_bound}; it takes a number above 0, or 0.")
     first = first_rows(args)
-    rows = room(args, env, first)
+    room(args, env, first)
     least, world = replace(args, buffer_size=first * args.num_envs), prior.world(env, args)
     seen = jax.eval_shape(lambda key: begin(least, world, key), jax.random.key(0)).replay.data
-    read = pace(args).updates * args.agent.delay * args.batch_size * args.n_step  # in an iteration
-    return host.groups(
-        args,
-        2 * (rows + read // args.num_envs) * memory.size(seen) // first,  # and copies
-        f"a replay of {args.buffer_size:,} steps, of which {read:,} are read at a time,",
-        "lower --buffer-size" if rows * args.num_envs > read else "lower --batch-size or --n-step",
-    )
+    return groups(args, memory.size(seen) // first, args.n_step)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from agents.sac import SAC
 from envs.simulation import Simulation
 from experiments import cli, host, offline, start
 from experiments.host import Course
-from experiments.off_policy import pace, plan, room
+from experiments.off_policy import groups, pace, plan, room
 from rl import buffer, memory, rollout
 from rl.data import npz, sampling
 from rl.data.dataset import Dataset
@@ -204,7 +204,7 @@ def check(args: Args, env: Simulation, data: Dataset | None) -> list[Args]:
     if args.data is None and args.start_from is None:
         raise ValueError("There is nothing to begin with: name a run with --start-from, or --data.")
     first = first_rows(args)
-    rows = room(args, env, first)
+    room(args, env, first)
     memory.require(2 * data.size if data else 0, f"{args.data}", "take a part of it")
     if data:
         args.sampler.weights(data)
@@ -214,13 +214,7 @@ def check(args: Args, env: Simulation, data: Dataset | None) -> list[Args]:
         return begin(least, env, (), key).replay.data
 
     seen = jax.eval_shape(once, jax.random.key(0))
-    read = pace(args).updates * args.agent.delay * args.batch_size * window(args)
-    return host.groups(
-        args,
-        2 * (rows + read // args.num_envs) * memory.size(seen) // first,  # and copies
-        f"a replay of {args.buffer_size:,} steps, of which {read:,} are read at a time,",
-        "lower --buffer-size" if rows * args.num_envs > read else "lower --batch-size or --n-step",
-    )
+    return groups(args, memory.size(seen) // first, window(args))
 
 
 if __name__ == "__main__":

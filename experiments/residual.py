@@ -22,7 +22,7 @@ from envs.simulation import Simulation
 from experiments import base, cli, host, offline
 from experiments.base import Base
 from experiments.host import Course
-from experiments.off_policy import pace, plan, room
+from experiments.off_policy import first_rows, groups, pace, plan, room
 from experiments.offline_to_online import shared, valued
 from rl import buffer, memory, norm, residual, rollout
 from rl.data import npz, sampling
@@ -151,11 +151,6 @@ def phase(args: Args, env: Simulation, run: Run, data: Sources) -> tuple[Run, Me
     return run, metrics | {"q_over_return": share, "updates": updates} | ends.means()
 
 
-def first_rows(args: Args) -> int:
-    """Steps of every world before learning starts; a window of them must fill a target."""
-    return max(-(-args.learning_starts // args.num_envs), args.n_step)
-
-
 def course(args: Args, env: Simulation, found: Base, data: Dataset | None) -> Course:
     """What the host is to train, and what a manifest says of where it starts."""
     facts: dict[str, Any] = {"utd": args.updates_per_step / args.num_envs} | found.facts
@@ -199,7 +194,7 @@ def check(args: Args, env: Simulation, data: Dataset | None) -> list[Args]:
             f"{args.batch_size} has a step of each. Without --data all is of the world."
         )
     first = first_rows(args)
-    rows = room(args, env, first)
+    room(args, env, first)
     if data:
         memory.require(2 * data.size, f"{args.data}", "take a part of it")
         args.sampler.weights(data)
@@ -210,13 +205,7 @@ def check(args: Args, env: Simulation, data: Dataset | None) -> list[Args]:
         return begin(least, env, (), key, learner).replay.data
 
     seen = jax.eval_shape(once, jax.random.key(0))
-    read = pace(args).updates * args.agent.delay * args.batch_size * args.n_step
-    return host.groups(
-        args,
-        2 * (rows + read // args.num_envs) * memory.size(seen) // first,  # and copies
-        f"a replay of {args.buffer_size:,} steps, of which {read:,} are read at a time,",
-        "lower --buffer-size" if rows * args.num_envs > read else "lower --batch-size or --n-step",
-    )
+    return groups(args, memory.size(seen) // first, args.n_step)
 
 
 if __name__ == "__main__":

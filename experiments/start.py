@@ -117,20 +117,21 @@ def learned(args: Args, path: Path, env: World) -> PyTree:
 def taken(args: Args, mine: PyTree, theirs: PyTree, actor: bool) -> tuple[PyTree, list[str]]:
     """`mine` with what `theirs` has of it, or its actor alone; and the names of that."""
     names = [name for name in mine._fields if hasattr(theirs, name)]
+    acting = [name for name in names if "actor" in name or name == "obs"]
     if actor:
-        names = [name for name in names if "actor" in name or name == "obs"]
+        names = acting
     return mine._replace(
-        **{n: fitted(args, n, getattr(mine, n), getattr(theirs, n)) for n in names}
+        **{n: fitted(args, n, getattr(mine, n), getattr(theirs, n), acting) for n in names}
     ), names
 
 
-def fitted(args: Args, name: str, mine: PyTree, theirs: PyTree) -> PyTree:
+def fitted(args: Args, name: str, mine: PyTree, theirs: PyTree, acting: list[str]) -> PyTree:
     """Theirs, or its parameters alone where they were learned by another optimiser."""
     if shapes(mine) == shapes(theirs):
         return jax.tree.unflatten(jax.tree.structure(mine), jax.tree.leaves(theirs))
     if isinstance(mine, Trainable) and shapes(mine.params) == shapes(theirs.params):
         return mine._replace(params=theirs.params)
-    mend = "" if "actor" in name or name == "obs" else " --take actor leaves it out."
+    mend = " --take actor leaves it out." if acting and name not in acting else ""
     raise ValueError(f"The {name} of {args.start_from} does not fit: {unlike(args)}.{mend}")
 
 

@@ -8,6 +8,7 @@ measures, acts, and learns what the teacher would have done in its place (agents
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -91,7 +92,7 @@ def phase(args: Args, env: Simulation, teacher: Teacher, run: Run) -> tuple[Run,
     return run, jax.tree.map(jnp.mean, metrics) | episodes.means()
 
 
-def plan(args: Args) -> Plan:
+def plan(args: Any) -> Plan:
     total = -(-args.steps // (args.num_envs * args.unroll))
     return host.split(total, PHASES, MOST_PER_PHASE)
 
@@ -136,6 +137,16 @@ def teacher_of(args: Args, env: Simulation) -> Teacher:
     return policy, params
 
 
+def groups(args: Any, once: Callable[[Key], tuple[Any, Any]], robots: int = 1) -> list[Any]:
+    """Seeds in groups that fit in memory, of the state before and after an iteration."""
+    shapes = jax.eval_shape(once, jax.random.key(0))  # says what its batch is too small for
+    obs = memory.size(shapes[0].worlds.state.obs) * args.unroll * robots
+    return host.groups(
+        args, 3 * memory.size(shapes[0]) + 4 * obs,
+        f"{args.num_envs:,} worlds x {args.unroll} steps", "lower --num-envs or --unroll",
+    )  # fmt: skip
+
+
 def check(args: Args, env: Simulation, teacher: Teacher) -> list[Args]:
     """Refuse what makes no sense, before anything is made; seeds in groups that fit in memory."""
     cli.at_least(1, args, "steps", "seeds", "num_envs", "unroll", "eval_episodes")
@@ -145,12 +156,7 @@ def check(args: Args, env: Simulation, teacher: Teacher) -> list[Args]:
         run = begin(args, env, teacher, key)
         return run, iterate(args, env, teacher, run)[0]
 
-    shapes = jax.eval_shape(once, jax.random.key(0))  # says what its batch is too small for
-    obs = memory.size(shapes[0].worlds.state.obs) * args.unroll
-    return host.groups(
-        args, 3 * memory.size(shapes[0]) + 4 * obs,
-        f"{args.num_envs:,} worlds x {args.unroll} steps", "lower --num-envs or --unroll",
-    )  # fmt: skip
+    return groups(args, once)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,8 @@ import envs
 from agents.resfit import ResFiT
 from agents.scripted import Scripted
 from envs.manipulation.expert import Expert
+from envs.manipulation.plan import SHUT, Plan, Stage, plan
+from envs.manipulation.script import Script
 from envs.revealed import Revealed
 from experiments import cli, play, residual, scripted
 from rl import manifest, rollout, runs
@@ -90,6 +93,35 @@ def test_a_residual_begins_as_the_program_it_is_above(run: Path, tmp_path: Path)
     ]
     np.testing.assert_allclose(ends[0], ends[1], rtol=1e-5)
     assert BASE not in obs
+
+
+class Precise:
+    """A task whose tool cannot come nearer to where its stages are than 2 mm."""
+
+    table = envs.make_task("panda-peg-insertion").table
+    ways = ("one",)
+
+    def plan(self, readings: Any, command: Any, way: Any, kept: Any) -> Plan:
+        at = readings["tool_pos"] + jnp.array([0.002, 0.0, 0.0])
+        stages = [Stage(at, SHUT, near) for near in (0.0004, 0.0001, 0.01, 0.01)]
+        return plan(jnp.float32(0), *stages)
+
+
+@pytest.mark.parametrize("patience", [0.0, 0.5])
+def test_who_is_patient_for_a_while_goes_on_from_nearby(patience: float) -> None:
+    """Not from farther than ten times as near as it should be, and not before."""
+    told = {"tool_pos": jnp.zeros(3), "tool_quat": jnp.array([0.0, 1.0, 0.0, 0.0])}
+    expert, world = Expert(patience=patience), Script(told, (), ())  # type: ignore[arg-type]
+    carry, stages = expert.policy(Precise()).init(()), []  # type: ignore[arg-type]
+    act = jax.jit(lambda carry: expert.act(Precise(), world, carry)[1])  # type: ignore[arg-type]
+    for start in (0, 1, 2):
+        now = carry._replace(stage=jnp.int32(start))
+        for _ in range(30):
+            now = act(now)
+            stages.append(int(now.stage))
+    waits = round(patience / Precise.table.period) + 1
+    goes_on = [0] * waits + [1] * (30 - waits) if patience else [0] * 30
+    assert stages == [*goes_on, *[1] * 30, *[3] * 30]
 
 
 def test_tasks_without_a_program_are_told_of(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ A task says where its tool should go, stage by stage (`plan`), and in how many d
 expert goes there, as fast, as shakily and as mistakenly as it is told to.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -20,6 +20,7 @@ from envs.task import TaskSpec
 from rl.policy import Policy
 from rl.types import Array, Key, Obs, Params, Readings
 
+CLOSELY = 10  # times as near as is near enough
 GAIN = 0.4  # of what is left to go, that an action asks for: targets run ahead of the arm
 
 
@@ -39,7 +40,8 @@ class Carry(NamedTuple):
     """How far an expert has come."""
 
     stage: Array  # [] int32
-    since: Array  # [] int32, control steps that it has been there
+    since: Array  # [] int32, control steps that it has been where the stage is to bring it
+    close: Array  # [] int32, control steps that it has been close to there
     way: Array  # [] int32; -1: not chosen yet
     mistake: Array  # [3] m, by which it is wrong about where things are
     kept: Array  # [] int32, what its plan wanted to be told; -1: nothing yet
@@ -53,12 +55,14 @@ class Expert:
     speed: float = 1.0  # share of the most that an action may move
     noise: float = 0.0  # std of what is added to each action
     mistake: float = 0.0  # m, std of how wrong it is about where things are, in an episode
+    patience: float = 0.0  # s that it is close to there before it goes on anyhow; 0: for ever
 
     def __post_init__(self) -> None:
         for name, good, what in (
             ("speed", 0 < self.speed <= 1, "a share above 0, at most 1"),
             ("noise", 0 <= self.noise < np.inf, "a number of at least 0"),
             ("mistake", 0 <= self.mistake < np.inf, "m of at least 0"),
+            ("patience", 0 <= self.patience < np.inf, "s of at least 0"),
         ):
             if not good:
                 raise ValueError(f"{name} is {getattr(self, name)}; it takes {what}.")
@@ -88,7 +92,7 @@ class Expert:
             return jnp.clip(action, -1, 1), carry, carry.way
 
         zero = jnp.int32(0)
-        fresh = Carry(zero, zero, way=zero - 1, mistake=jnp.zeros(3), kept=zero - 1)
+        fresh = Carry(zero, zero, zero, way=zero - 1, mistake=jnp.zeros(3), kept=zero - 1)
         return Policy(lambda params: fresh, step)
 
     def act(self, task: Planned, world: World | Script, carry: Carry) -> tuple[Array, Carry]:
@@ -99,20 +103,25 @@ class Expert:
         to = plan.at[stage] + carry.mistake
         now, near = kinematics.yaw_of(kinematics.rotation(told["tool_quat"])), plan.near[stage]
         turned = jnp.abs(wrapped(plan.yaw[stage] - now)) < TURN * near
-        there = (jnp.linalg.norm(to - tool) < near) & (turned | ("yaw" not in task.table.free))
-        over = there & (carry.since >= plan.least[stage]) & (stage < last)
+        left = jnp.linalg.norm(to - tool)
+        there = (left < near) & (turned | ("yaw" not in task.table.free))
+        enough = there & (carry.since >= plan.least[stage])
+        if self.patience:
+            enough |= carry.close * task.table.period > self.patience
+        over = enough & (stage < last)
         most = self.speed * plan.speed[stage]
         action = towards(task.table, world, to, plan.yaw[stage], plan.grip[stage], most)
         since = jnp.where(over | ~there, 0, carry.since + 1)
-        return action, carry._replace(stage=stage + over, since=since, kept=plan.kept)
+        close = jnp.where(over, 0, carry.close + (left < CLOSELY * near))
+        return action, Carry(stage + over, since, close, carry.way, carry.mistake, plan.kept)
 
 
 def program(task: Any, settings: Any) -> Policy:
     """What acts in a task that is `scripted` by the settings of agents/scripted.py."""
     if not task.scripted:
         raise ValueError("A program acts by what --env.scripted has a task show: give it that.")
-    way, speed, noise, mistake = (settings.way, settings.speed, settings.noise, settings.mistake)
-    return Expert(way, speed, noise, mistake).policy(task)
+    same = {field.name: getattr(settings, field.name) for field in fields(Expert)}
+    return Expert(**same).policy(task)
 
 
 def towards(

@@ -33,6 +33,11 @@ MENDS: dict[Word, str] = {
     "less (less .penalty, .actor-bc or .critic-bc, more .alpha or .beta).",
     "unknown": "look again after more updates, with --held-out above 0.",
 }
+IMITATORS: dict[Word, str] = {  # have no critics, and nothing that holds them
+    "overfitting": "end earlier, when what is held out was at its best; or use more data, or a "
+    "smaller network.",
+    "underfitting": "train longer (--steps), faster (more --agent.lr) or a larger network.",
+}
 
 
 class Verdict(NamedTuple):
@@ -59,7 +64,8 @@ def judge(seen: Series, within: tuple[float, float], alike: bool = True) -> Verd
         ("underfitting", _underfitting),
     ):
         if (alike or word != "overfitting") and (why := looks(seen, within)):
-            return _of(word, why)
+            imitates = "train_bellman" not in seen
+            return Verdict(word, why, (IMITATORS if imitates else MENDS).get(word, MENDS[word]))
     if not alike:
         return _of(
             "healthy", "of what it draws it has learned; what is held out is drawn otherwise"
