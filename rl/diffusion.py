@@ -45,7 +45,7 @@ class Diffusion:
 
     levels: int = 20  # of noise
     schedule: Literal["cosine", "linear", "vp"] = "cosine"  # how noise grows over them
-    predicts: Literal["noise", "data", "velocity"] = "noise"  # what the network tells
+    predicts: Literal["noise", "data", "velocity"] = "velocity"  # what the network tells
     steps: int = 20  # of drawing, evenly over the levels
     eta: float = 1.0  # noise of drawing; 0: none but the first
 
