@@ -85,7 +85,7 @@ def test_a_step_and_a_chain_are_the_oracle_s(predicts: Any, eta: float, bounds: 
 @pytest.mark.parametrize("eta", [0.0, 1.0])
 def test_a_diffusion_of_gaussians_ends_in_them(eta: float) -> None:
     mean, std = np.array([1.0, -2, 0.5]), np.array([0.3, 1, 2])
-    diffusion = Diffusion(100, steps=100, eta=eta)
+    diffusion = Diffusion(100, predicts="noise", steps=100, eta=eta)
     share = lambda k: diffusion.signal[k.astype(int)][:, None]  # noqa: E731
 
     def field(x: jax.Array, k: jax.Array) -> jax.Array:

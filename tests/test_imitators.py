@@ -49,7 +49,8 @@ def learned(agent: Any, updates: int = 1_500) -> Any:
     state = agent.observe(state, demonstrations(jax.random.key(1), length))
 
     def step(state: Any, key: jax.Array) -> tuple[Any, None]:
-        return agent.update(state, one(demonstrations(key, length)), key)[0], None
+        data_key, key = jax.random.split(key)  # noise is not to be what the data are
+        return agent.update(state, one(demonstrations(data_key, length)), key)[0], None
 
     return jax.jit(lambda state, keys: jax.lax.scan(step, state, keys)[0])(
         state, jax.random.split(jax.random.key(2), updates)
