@@ -1,5 +1,6 @@
 """A run's policy as an artefact that a robot runs: written with every checkpoint."""
 
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from envs import World
 from envs.simulation import Simulation
 from rl import export, record, rollout
+from rl.chunks import Chunks
 from rl.policy import Policy
 from rl.rollout import Worlds
 from rl.spec import Spec
@@ -29,6 +31,17 @@ def acted(env: Simulation, policy: Policy, params: Params) -> Worlds:
         return rollout.collect(env, policy, params, worlds, key, min(WORLDS, env.horizon))[0]
 
     return jax.jit(some)(params, jax.random.key(0))
+
+
+def prompt(agent: Any) -> Any:
+    """`agent`, and what it is above, as a robot runs it: plans are late there by themselves, and
+    not by what a simulation draws (Chunks.late)."""
+    if not is_dataclass(agent):
+        return agent
+    own: Any = agent  # a student's chunks are its base's
+    if isinstance(chunks := vars(own).get("chunks"), Chunks):
+        own = replace(own, chunks=replace(chunks, late=0))
+    return replace(own, base=prompt(own.base)) if "base" in vars(own) else own
 
 
 class Deployer:

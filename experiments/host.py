@@ -19,7 +19,7 @@ import tyro
 import envs
 from envs.simulation import Simulation
 from experiments import cli, play
-from experiments.deploy import Deployer
+from experiments.deploy import Deployer, prompt
 from rl import health, memory, record, rollout, runs
 from rl.agent import Agent
 from rl.checkpoint import SEAL
@@ -66,11 +66,10 @@ class Plan(NamedTuple):
 
 
 class Course(NamedTuple):
-    """What an experiment does to one seed; the host does the rest."""
+    """What an experiment does to one seed; the host does the rest.  Any `replay` is a Buffer."""
 
     agent: Agent
-    begin: Callable[..., Any]  # a Run, of what is `given`, a key, and what it is to `start` from;
-    # a field `replay` of it, if any, is a Buffer
+    begin: Callable[..., Any]  # a Run, of what is `given`, a key, and what it is to `start` from
     phase: Callable[..., tuple[Any, Metrics]]  # of a run, and what is `given`
     plan: Plan
     steps: Callable[[int], int]  # of the environment, after so many iterations
@@ -116,7 +115,8 @@ def learn(args: Args, env: envs.World, course: Course, log: record.Record) -> No
     """Look in after each phase, until it is done, stopped or broken."""
     (phases, iterations), deploy = course.plan, course.agent.deploy
     policy = course.agent.policy(explore=False, action_dim=env.action_dim)
-    saver, deployer = Saver(log, args.save_s), Deployer(env, policy, args.env_name)
+    driven = prompt(course.agent).policy(explore=False, action_dim=env.action_dim)
+    saver, deployer = Saver(log, args.save_s), Deployer(env, driven, args.env_name)
     log.update(**course.facts)
     run = started(args, course, log, saver)
     log.save(course.steps(int(run.iteration[0])), jax.device_get(deploy(run.learner)))

@@ -13,13 +13,17 @@ import numpy as np
 import pytest
 
 import envs
+from agents.flow_bc import FlowBC
+from agents.one_step import OneStep
 from agents.ppo import PPO
+from agents.resfit import ResFiT
 from envs.locomotion.commands import COMMAND
 from envs.locomotion.quadruped import ANGLES, JOINTS, SPEEDS
 from envs.simulation import Sim
-from experiments.deploy import GOLDEN, Deployer, artefact_of
+from experiments.deploy import GOLDEN, Deployer, artefact_of, prompt
 from rl import artefact
 from rl.artefact import Artefact, Deployed
+from rl.chunks import Chunks
 from rl.policy import memoryless
 
 NAME = "go2-joystick-flat"
@@ -197,6 +201,17 @@ def test_a_task_without_a_command_is_deployed_as_well(
     np.testing.assert_allclose(policy.step(told, np.zeros(0)), want, atol=1e-6)
     pose = env.task.legged.pose  # type: ignore[attr-defined]
     assert [x.rest for x in policy.spec.actuators] == pytest.approx([*pose])
+
+
+def test_on_a_robot_no_lateness_is_drawn() -> None:
+    """Of an agent's own plans or of those it is above; all else stays."""
+    slow = FlowBC(chunks=Chunks(horizon=8, execute=4, late=3))
+    fast = FlowBC(chunks=Chunks(horizon=8, execute=4))
+    assert prompt(slow) == fast
+    assert prompt(ResFiT(base=slow, scale=0.2)) == ResFiT(base=fast, scale=0.2)
+    assert prompt(OneStep(base=slow)) == OneStep(base=fast)
+    for agent in (PPO(), fast, ResFiT(base=PPO())):
+        assert prompt(agent) == agent
 
 
 def test_what_a_policy_draws_is_new_at_each_tick_and_the_same_in_each_episode() -> None:
