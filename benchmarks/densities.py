@@ -28,13 +28,13 @@ from rl.types import Array, Key, Transition
 
 DRAWN, BATCH, SPOTS, NARROW = 2_000, 256, 8, 0.04
 BLANK, ACTION = jnp.ones(1), jnp.zeros(2)
-ONE, NET = Chunks(horizon=1, execute=1), Dense((128, 128, 128))
-FLOW = FlowBC(chunks=ONE, net=NET)
+ONE, NET, FAST = Chunks(horizon=1, execute=1), Dense((128, 128, 128)), 1e-3
+FLOW = FlowBC(chunks=ONE, net=NET, lr=FAST)
 AGENTS: dict[str, Any] = {
     "bc": BC(hidden=(128, 128)),
     "flow_bc": FLOW,
-    "diffusion_bc": DiffusionBC(chunks=ONE, net=NET),
-    "one_step": OneStep(base=FLOW, net=NET),
+    "diffusion_bc": DiffusionBC(chunks=ONE, net=NET, lr=FAST),
+    "one_step": OneStep(base=FLOW, net=NET, lr=FAST),
 }
 
 
@@ -42,7 +42,7 @@ AGENTS: dict[str, Any] = {
 class Args:
     """Train imitators of toy densities, and draw what they draw."""
 
-    updates: int = 8_000  # of each
+    updates: int = 16_000  # of each
     results: Path = ROOT / "benchmarks" / "results" / "densities.jsonl"
     picture: Path = ROOT / "docs" / "densities.png"
 

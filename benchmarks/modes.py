@@ -131,8 +131,11 @@ def picture(path: Path, data: Dataset, made: Clusters, others: dict[str, Told]) 
     """Paths from above and from the side by way, and what clusters see; rollouts' beside."""
     from matplotlib.figure import Figure  # slow to import
 
-    figure = Figure(figsize=(11 + 3.4 * len(others), 3.8), layout="constrained")
-    above, side, seen, *more = figure.subplots(1, 3 + len(others))
+    lines, columns = 1 + bool(others), max(3, len(others))
+    figure = Figure(figsize=(3.7 * columns, 3.4 * lines + 0.3), layout="constrained")
+    above, side, seen, *more = figure.subplots(lines, columns).ravel()
+    for axis in [*more[: columns - 3], *more[columns - 3 + len(others) :]]:
+        axis.set_axis_off()
     for way, name in enumerate(data.facts["ways"]):
         mine, colour = made.ways == way, COLOURS[way]
         for i, episode in enumerate(np.flatnonzero(mine)[:DRAWN]):
@@ -150,8 +153,9 @@ def picture(path: Path, data: Dataset, made: Clusters, others: dict[str, Told]) 
         side.set(title="from the front", xlabel="y, m", ylabel="z, m")
     seen.set(title=f"{made.agreement:.1%} clustered with their way", xlabel="first component",
              ylabel="second")  # fmt: skip
-    for axis, (name, those) in zip(more, others.items(), strict=True):
+    for axis, (name, those) in zip(more[columns - 3 :], others.items(), strict=False):
         rollouts(axis, name, those, placed(made, those.features))
+        axis.set(xlim=side.get_xlim(), ylim=side.get_ylim(), xticks=side.get_xticks())
     figure.legend(*above.get_legend_handles_labels(), loc="outside lower center",
                   ncols=len(data.facts["ways"]), frameon=False)  # fmt: skip
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -164,7 +168,8 @@ def rollouts(axis: Any, name: str, those: Told, ways: np.ndarray) -> None:
         path, colour = those.paths[episode], COLOURS[way]
         line = (range(POINTS), those.turned[episode]) if those.turned else path[:, 1:].T
         axis.plot(*line, color=colour, lw=0.6, alpha=0.6)
-    axis.set(title=name, xlabel="time" if those.turned else "y, m")
+    what = ("time", "share of its turning") if those.turned else ("y, m", "z, m")
+    axis.set(title=name, xlabel=what[0], ylabel=what[1])
 
 
 def counted(data: Dataset, found: np.ndarray) -> str:

@@ -11,7 +11,6 @@ import numpy as np
 from envs import World
 from envs.simulation import Simulation
 from rl import export, record, rollout
-from rl.chunks import Chunks
 from rl.policy import Policy
 from rl.rollout import Worlds
 from rl.spec import Spec
@@ -39,7 +38,7 @@ def prompt(agent: Any) -> Any:
     if not is_dataclass(agent):
         return agent
     own: Any = agent  # a student's chunks are its base's
-    if isinstance(chunks := vars(own).get("chunks"), Chunks):
+    if hasattr(chunks := vars(own).get("chunks"), "late"):
         own = replace(own, chunks=replace(chunks, late=0))
     return replace(own, base=prompt(own.base)) if "base" in vars(own) else own
 
