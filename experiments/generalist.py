@@ -1,11 +1,11 @@
 """From specialists, one for each robot, to one policy of all that is told which robot it has.
 
-python -m experiments.residual_ppo --base runs/walk --out runs/go1
-python -m experiments.residual_ppo --base runs/walk --env go2-joystick-flat --out runs/go2
-python -m experiments.generalist --teachers runs/go1 runs/go2
+python -m experiments.residual_walk --base runs/walk --env go2-joystick-flat --out runs/go2
+python -m experiments.generalist --teachers runs/walk runs/go2
 
-Specialists are what residuals have made of one base on each robot, and are distilled into one
-network (COMPASS: Liu et al. 2025, arXiv:2502.16372), which acts meanwhile (agents/dagger.py).
+Specialists are what residuals have made of one base on each robot, or itself on its own, and are
+distilled into one network (COMPASS: Liu et al. 2025, arXiv:2502.16372), which acts meanwhile
+(agents/dagger.py).
 """
 
 import math
