@@ -59,14 +59,16 @@ def parse(args_type: Any, args: list[str], begun: Mapping[str, Any] | None = Non
         default["start_from"] = Path(made["--start-from"])
     if "--base" in made:
         default = _above(begun, made, defaults.agent) | {"base": Path(made["--base"])}
-    if "--env" in made or "env" not in default:
-        name = made.get("--env", str(defaults.env_name))
-        default |= {"env": envs.named(name), "env_name": name}
+    if "--env" in made:
+        default |= {"env": envs.named(made["--env"]), "env_name": made["--env"]}
+    elif "env" not in default:
+        default |= {"env": defaults.env, "env_name": defaults.env_name}
     if "--agent" in made and "--base" not in made:
         default["agent"] = agent(made["--agent"])
     parsed = tyro.cli(
         args_type,
-        prog=f"python -m experiments.{Path(sys.argv[0]).stem} --env {default['env_name']}",
+        prog=f"python -m experiments.{Path(sys.argv[0]).stem} --env {default['env_name']}"
+        + f" --agent {made.get('--agent')}" * ("--agent" in made),
         description=f"--env is one of {', '.join(envs.names())}."
         + f" --agent is one of {', '.join(agent_names())}." * any_agent,
         args=rest,
@@ -141,8 +143,7 @@ def _above(begun: Mapping[str, Any] | None, made: Mapping[str, str], own: Any) -
         return found
     mine = agent(made["--agent"]) if "--agent" in made else own
     if not hasattr(mine, "base"):
-        able = ", ".join(name for name in agent_names() if hasattr(agent(name), "base"))
-        raise ValueError(f"{type(mine).__name__} learns above no base; {able} do.")
+        raise ValueError(f"{type(mine).__name__} learns above no base; {type(own).__name__} does.")
     theirs, run = found["agent"], runs.run_of(Path(made["--base"]))
     if hasattr(theirs, "mirror") and runs.read_manifest(run)["config"].get("mirror"):
         theirs = replace(theirs, mirror=True)  # which is the task's

@@ -179,6 +179,8 @@ def stacked(trees: list[Any]) -> Any:
 
 def lessons_of(args: Args, env: Simulation) -> list[Lesson]:
     """What each specialist can teach; ValueError where it is none of such a task."""
+    if not getattr(args.env, "embodied", False):
+        raise ValueError("A generalist is told which robot it has: give a joystick --env.embodied.")
     if len(args.teachers) < 2:
         raise ValueError("Name at least two runs, one for each robot: --teachers RUN RUN.")
     found = []

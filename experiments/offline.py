@@ -174,7 +174,7 @@ def of_task(path: Path, found: Dataset, name: str, env: envs.World) -> Dataset:
     made, asked = manifest.first(made), manifest.first(asked)
     if made["task"] and made != asked:
         what = manifest.difference("its task", made, asked)
-        raise ValueError(f"{path} was made of another task: {what}.")
+        raise ValueError(f"{path} was made of another task: {what}. Give the same --env.")
     takes = limits(env)
     if takes and not made["task"] and "action_low" in found.facts:
         told = [found.facts[f"action_{end}"] for end in ("low", "high")]

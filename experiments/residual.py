@@ -173,8 +173,9 @@ def course(args: Args, env: Simulation, found: Base, data: Dataset | None) -> Co
 
 def main(args: Args) -> None:
     env = host.simulated(args)
-    if not hasattr(args.agent, "learned"):
-        raise ValueError(f"{type(args.agent).__name__} adds nothing to a base; ResFiT does.")
+    if not isinstance(args.agent, ResFiT):
+        what = f"{type(args.agent).__name__} is not what adds to a base here"
+        raise ValueError(f"{what}: ResFiT is; ResiP is experiments.residual_ppo's.")
     found = base.base(args, env)
     args = replace(args, agent=cli.found(args.agent, env.task))
     data = offline.prepared(args, env) if args.data else None

@@ -98,7 +98,7 @@ class Chunks:
             decay=(self.decay is None or self.decay >= 0, "a number of at least 0, or None"),
             late=(
                 0 <= self.late <= spare,
-                "a count of at most horizon - execute, or 0 where decay is set",
+                f"a count from 0 to {spare}, horizon - execute, or 0 where decay is set",
             ),
         )
 

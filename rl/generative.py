@@ -50,10 +50,10 @@ def logp(x: Array, mean: Array, std: Array) -> Array:
 
 @dataclass(frozen=True)
 class Flow:
-    """Flow matching on straight paths (Lipman et al. 2023, arXiv:2210.02747; Liu et al. 2022,
-    arXiv:2209.03003): the field is the velocity from noise to data.
+    """Flow matching on straight paths: the field is the velocity from noise to data.
 
-    Time runs to the data ("data_at_one": FQL, QC) or from it ("noise_at_one": openpi).
+    Lipman et al. 2023 (arXiv:2210.02747), Liu et al. 2022 (arXiv:2209.03003).  Time runs to the
+    data ("data_at_one": FQL, QC) or from it ("noise_at_one": openpi).
     """
 
     steps: int = 10  # of the solver
@@ -131,8 +131,10 @@ class Flow:
 
 @dataclass(frozen=True)
 class Shortcut:
-    """A flow whose field is told how far it is to step, so that few steps are enough, or one (Frans
-    et al. 2024, arXiv:2410.12557).  Time runs to the data."""
+    """A flow whose field is told how far it is to step, so that few steps are enough, or one.
+
+    Frans et al. 2024 (arXiv:2410.12557).  Time runs to the data.
+    """
 
     steps: int = 1  # of drawing
     finest: int = 16  # steps that it learns by; a power of two

@@ -102,6 +102,7 @@ def test_who_cannot_teach_is_told_of(other: Path, tmp_path: Path) -> None:
         return str(caught.value)
 
     assert "at least two runs" in refused("--teachers", GO1)
+    assert "give a joystick --env.embodied" in refused("--env.no-embodied", "--teachers", GO1)
     assert "go1-joystick-flat 50, go2-joystick-flat" in refused("--teachers", GO1, GO2)
     assert "two are of one task" in refused("--teachers", GO1, GO1)
     assert "no specialist" in refused("--teachers", GO1.parent / "hopper-medium", other)
@@ -122,3 +123,9 @@ def test_it_leaves_a_run_of_each_robot(other: Path, tmp_path: Path) -> None:
     for x, y in zip(jax.tree.leaves(mine[2]), jax.tree.leaves(theirs[2]), strict=True):
         np.testing.assert_array_equal(x, y)
     assert (out / "go2-joystick-flat" / "artefact-0.zip").exists()
+
+
+def test_it_is_told_which_robot_it_has_unless_another_task_is_named() -> None:
+    """A program's own task is as the program has it, not as others of its name."""
+    assert cli.parse(Args, ["--teachers", str(GO1)]).env.embodied
+    assert not cli.parse(Args, ["--env", "go1-joystick-flat"]).env.embodied

@@ -208,7 +208,7 @@ def test_a_plan_that_is_led_stays_with_the_way_that_was_begun(flow: Any) -> None
 
 @pytest.mark.parametrize("said", [{"late": 5}, {"late": -1}, {"late": 1, "decay": 0.1}])
 def test_what_cannot_be_late_is_refused(said: Any) -> None:
-    with pytest.raises(ValueError, match=r"at most horizon - execute, or 0 where decay is set"):
+    with pytest.raises(ValueError, match=r"to \d, horizon - execute, or 0 where decay is set"):
         Chunks(**said)
 
 

@@ -137,7 +137,7 @@ def test_another_base_is_not_gone_on_with(
         (["--env", "Hopper-v5"], r"another observation, normaliser, action, rate.\n  base  .*"
          r"\[4\].* 25 Hz\n  task  .*\[11\].* 125 Hz"),
         (["--env", "InvertedPendulum-v5", "--env.frame-skip", "4"], "another rate.*25 Hz.*12.5 Hz"),
-        (["--agent", "sac"], "SAC learns above no base; .*resfit"),
+        (["--agent", "sac"], "SAC learns above no base; ResFiT does"),
         (["--mix", "1", "--data", "{data}"], "--mix is 1.0"),
         (["--data", "{none}"], "there is no such file"),
         (["--steps", "300"], "learning starts after 300"),
@@ -172,8 +172,9 @@ def test_no_base_is_told_of(flow: Path) -> None:
     for experiment in (residual, residual_ppo):
         with pytest.raises(ValueError, match="name a run with --base"):
             experiment.main(cli.parse(experiment.Args, ["--no-video"]))
-    with pytest.raises(ValueError, match="OneStep adds nothing to a base"):
-        residual.main(cli.parse(residual.Args, ["--base", str(flow), "--agent", "one_step"]))
+    for name in ("one_step", "resip"):
+        with pytest.raises(ValueError, match=r"not what adds to a base here: ResFiT is; ResiP is"):
+            residual.main(cli.parse(residual.Args, ["--base", str(flow), "--agent", name]))
     with pytest.raises(ValueError, match="nowhere is no run"):
         cli.parse(residual.Args, ["--base", "nowhere"])
 

@@ -64,8 +64,7 @@ def judge(seen: Series, within: tuple[float, float], alike: bool = True) -> Verd
         ("underfitting", _underfitting),
     ):
         if (alike or word != "overfitting") and (why := looks(seen, within)):
-            imitates = "train_bellman" not in seen
-            return Verdict(word, why, (IMITATORS if imitates else MENDS).get(word, MENDS[word]))
+            return _of(word, why, {} if "train_bellman" in seen else IMITATORS)
     if not alike:
         return _of(
             "healthy", "of what it draws it has learned; what is held out is drawn otherwise"
@@ -79,8 +78,8 @@ def of_rows(rows: list[dict[str, Any]], seed: int) -> Series:
     return {name: np.array([np.ravel(row[name])[seed] for row in rows]) for name in names}
 
 
-def _of(word: Any, why: str) -> Verdict:
-    return Verdict(word, why, MENDS[word])
+def _of(word: Any, why: str, instead: Mapping[Word, str] | None = None) -> Verdict:
+    return Verdict(word, why, (MENDS | dict(instead or {}))[word])
 
 
 def _end(x: np.ndarray) -> float:
@@ -122,12 +121,10 @@ def _smooth(x: np.ndarray) -> np.ndarray:
 def _underfitting(seen: Series, within: tuple[float, float]) -> str:
     if "train_bellman" not in seen:
         share = _end(seen["train_imitated"])
-        return (
-            f"it has {share:.1%} of the variance of the data's actions, and {IMITATED:.0%} is the "
-            "least"
-            if share < IMITATED
-            else ""
-        )
+        if share >= IMITATED:
+            return ""
+        what = f"it has {share:.1%}" if share > 0 else "it has nothing"
+        return f"{what} of the variance of the data's actions, and {IMITATED:.0%} is the least"
     below = -_end(seen["train_above_return"]) / max(_end(seen["train_return_std"]), 1e-8)
     if below > BELOW:
         return f"it believes in returns {below:.2g} standard deviations below those that were had"
