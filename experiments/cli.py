@@ -196,6 +196,34 @@ def same_actions(whose: str, theirs: World, env: World) -> None:
         )
 
 
+def same_task(path: Path, facts: Mapping[str, Any], name: str, task: Any) -> None:
+    """Raise ValueError where a dataset of these facts was made of another task."""
+    made = manifest.first({"task": facts.get("task"), "env": facts.get("env")})
+    asked = manifest.first({"task": name, "env": manifest.plain(task)})
+    if made != asked:
+        what = manifest.difference("its task", made, asked)
+        if made["task"] == name:
+            mend = f"Give {_flag(made['env'], asked['env'])}, or data of this task"
+        else:
+            mend = f"Give --env {made['task']}, or data of {name}" if made["task"] else "Make some"
+        raise ValueError(
+            f"{path} was made of another task: {what}. {mend}; python -m experiments.make_data "
+            "makes them."
+        )
+
+
+def _flag(told: Any, wanted: Any, flag: str = "--env") -> str:
+    """The flag that sets what of `wanted` is first otherwise than `told`."""
+    if isinstance(told, dict) and isinstance(wanted, dict):
+        part = next(name for name in wanted | told if told.get(name) != wanted.get(name))
+        return _flag(told.get(part), wanted.get(part), f"{flag}.{part.replace('_', '-')}")
+    if wanted is True or told is True:
+        head, _, name = flag.rpartition(".")
+        return flag if told else f"{head}.no-{name}"
+    values = told if isinstance(told, list | tuple) else [told]
+    return flag if told is None else " ".join([flag, *map(str, values)])
+
+
 def at_least(least: int, args: Any, *names: str) -> None:
     """Raise unless each of these numbers is `least` or more."""
     for name in names:

@@ -22,7 +22,7 @@ from envs.simulation import Simulation
 from envs.task import Task
 from experiments import cli, host, start
 from experiments.host import Course, Plan, Run
-from rl import manifest, memory, record, rollout, runs
+from rl import memory, record, rollout, runs
 from rl.agent import FromReplay
 from rl.data import dataset, held_out, npz, sampling, verdict
 from rl.data.dataset import Dataset
@@ -169,14 +169,11 @@ def prepared(args: Any, env: envs.World) -> Dataset:
 
 def of_task(path: Path, found: Dataset, name: str, env: envs.World) -> Dataset:
     """What a task of this name sees of a file's dataset; ValueError unless it was made of it."""
-    made = {part: found.facts.get(part) for part in ("task", "env")}
-    asked = {"task": name, "env": manifest.plain(env.task)}
-    made, asked = manifest.first(made), manifest.first(asked)
-    if made["task"] and made != asked:
-        what = manifest.difference("its task", made, asked)
-        raise ValueError(f"{path} was made of another task: {what}. Give the same --env.")
+    made = found.facts.get("task")
+    if made:
+        cli.same_task(path, found.facts, name, env.task)
     takes = limits(env)
-    if takes and not made["task"] and "action_low" in found.facts:
+    if takes and not made and "action_low" in found.facts:
         told = [found.facts[f"action_{end}"] for end in ("low", "high")]
         if np.shape(told) == np.shape(takes) and not np.allclose(told, takes):
             raise ValueError(

@@ -9,7 +9,8 @@ import numpy as np
 
 from envs.revealed import Revealed, in_hindsight, without_world
 from envs.simulation import Simulation
-from rl import buffer, manifest, runs
+from experiments import cli
+from rl import buffer, runs
 from rl.buffer import Buffer
 from rl.data import dataset, npz
 from rl.data.dataset import Dataset
@@ -39,15 +40,7 @@ def demonstrations(env: Simulation, args: Any) -> tuple[Demos, dict[str, str]]:
     if path is None:
         return (), {}
     found = npz.read(path)
-    made = {"task": found.facts.get("task"), "env": found.facts.get("env")}
-    asked = {"task": args.env_name, "env": manifest.plain(env.task)}
-    made, asked = manifest.first(made), manifest.first(asked)
-    if made != asked:
-        what = manifest.difference("its task", made, asked)
-        raise ValueError(
-            f"{path} was made of another task: {what}. Make one of this task with python -m "
-            "experiments.make_data."
-        )
+    cli.same_task(path, found.facts, args.env_name, env.task)
     sha256 = found.facts[npz.HASH]  # of the file, whose schema may be older than what is read
     if told.get("demos_sha256", sha256) != sha256:
         raise ValueError(

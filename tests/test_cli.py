@@ -1,6 +1,7 @@
 """What ends a program: a sentence for what its user can mend, and signals."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,7 +11,10 @@ from pathlib import Path
 import jax
 import pytest
 
+import envs
 from experiments import cli
+from experiments.offline import Args
+from rl import manifest
 from rl.saver import Stop
 
 
@@ -28,6 +32,38 @@ def test_what_its_user_can_mend_ends_a_program_with_a_sentence(error: Exception,
 
     with pytest.raises(SystemExit, match=told):
         cli.guard(main)
+
+
+@pytest.mark.parametrize(
+    ("asked", "made"),
+    [
+        ("panda-peg-insertion", "panda-peg-insertion --env.clearance 0.005"),
+        ("panda-peg-insertion --env.rewards sparse", "panda-peg-insertion"),
+        ("panda-push-t", "panda-push-t --env.goal-low 0.5 -0.06 -0.5"),
+        ("go1-joystick-flat", "go1-joystick-flat --env.embodied"),
+        ("go1-joystick-flat --env.embodied", "go1-joystick-flat"),
+        ("go1-joystick-flat", "go1-joystick-flat --env.pushes.kick 0.0 2.0"),
+        ("HalfCheetah-v5 --env.no-rescale", "HalfCheetah-v5"),
+        ("panda-push-t", "panda-peg-insertion"),
+    ],
+)
+def test_data_of_another_task_are_told_the_flag_that_mends_it(asked: str, made: str) -> None:
+    mine, theirs = (cli.parse(Args, ["--env", *words.split()]) for words in (asked, made))
+    facts = {"task": theirs.env_name, "env": manifest.plain(theirs.env)}
+    cli.same_task(Path("x.npz"), facts, theirs.env_name, theirs.env)
+    with pytest.raises(ValueError, match="was made of another task") as error:
+        cli.same_task(Path("x.npz"), facts, mine.env_name, mine.env)
+    told = re.search(r"Give (.*), or data of", str(error.value))
+    assert told
+    words = told[1].split() if told[1].startswith("--env ") else [*asked.split(), *told[1].split()]
+    words = words if words[0] == "--env" else ["--env", *words]
+    assert cli.parse(Args, words).env == theirs.env
+
+
+def test_data_of_no_task_are_told_how_to_make_some() -> None:
+    mine = envs.make_task("panda-push-t")
+    with pytest.raises(ValueError, match=r"Make some; python -m experiments\.make_data"):
+        cli.same_task(Path("x.npz"), {}, "panda-push-t", mine)
 
 
 def test_what_is_a_defect_keeps_its_traceback() -> None:
