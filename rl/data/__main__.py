@@ -94,7 +94,7 @@ def info(args: Info) -> None:
     for line in told(data):
         print(line)
     wrong = list(faults.found(data))
-    print("\nlooks wrong" if wrong else "\nnothing looks wrong")
+    print("\nmay be wrong" if wrong else "\nnothing looks wrong")
     for sentence in wrong:
         print(f"  {sentence}")
 
