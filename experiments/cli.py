@@ -217,6 +217,7 @@ def _flag(told: Any, wanted: Any, flag: str = "--env") -> str:
     if isinstance(told, dict) and isinstance(wanted, dict):
         part = next(name for name in wanted | told if told.get(name) != wanted.get(name))
         return _flag(told.get(part), wanted.get(part), f"{flag}.{part.replace('_', '-')}")
+    told = manifest.LATER.get(flag[2:].replace("-", "_")) if told is None else told
     if wanted is True or told is True:
         head, _, name = flag.rpartition(".")
         return flag if told else f"{head}.no-{name}"
