@@ -203,7 +203,7 @@ def same_task(path: Path, facts: Mapping[str, Any], name: str, task: Any) -> Non
     if made != asked:
         what = manifest.difference("its task", made, asked)
         if made["task"] == name:
-            mend = f"Give {_flag(made['env'], asked['env'])}, or data of this task"
+            mend = f"Give {_flags(made['env'], asked['env'])}, or data of this task"
         else:
             mend = f"Give --env {made['task']}, or data of {name}" if made["task"] else "Make some"
         raise ValueError(
@@ -212,11 +212,14 @@ def same_task(path: Path, facts: Mapping[str, Any], name: str, task: Any) -> Non
         )
 
 
-def _flag(told: Any, wanted: Any, flag: str = "--env") -> str:
-    """The flag that sets what of `wanted` is first otherwise than `told`."""
+def _flags(told: Any, wanted: Any, flag: str = "--env") -> str:
+    """The flags that set what of `wanted` is otherwise than `told`."""
     if isinstance(told, dict) and isinstance(wanted, dict):
-        part = next(name for name in wanted | told if told.get(name) != wanted.get(name))
-        return _flag(told.get(part), wanted.get(part), f"{flag}.{part.replace('_', '-')}")
+        both = {name: (told.get(name), wanted.get(name)) for name in wanted | told}
+        other = {name: pair for name, pair in both.items() if pair[0] != pair[1]}
+        return " ".join(
+            _flags(*pair, f"{flag}.{name.replace('_', '-')}") for name, pair in other.items()
+        )
     told = manifest.LATER.get(flag[2:].replace("-", "_")) if told is None else told
     if wanted is True or told is True:
         head, _, name = flag.rpartition(".")

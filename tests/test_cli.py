@@ -39,6 +39,7 @@ def test_what_its_user_can_mend_ends_a_program_with_a_sentence(error: Exception,
     [
         ("panda-peg-insertion", "panda-peg-insertion --env.clearance 0.005"),
         ("panda-peg-insertion --env.rewards sparse", "panda-peg-insertion"),
+        ("panda-peg-insertion", "panda-peg-insertion --env.clearance 0.005 --env.rewards sparse"),
         ("panda-push-t", "panda-push-t --env.goal-low 0.5 -0.06 -0.5"),
         ("panda-push-t --env.precise 3.0", "panda-push-t"),  # a setting that came later
         ("go1-joystick-flat", "go1-joystick-flat --env.embodied"),
