@@ -59,10 +59,11 @@ class DiffusionBC:
         """No return is looked at."""
         return 1.0
 
-    @property
-    def settled(self) -> Self:
-        """As DDIM has it: noise and what was seen tell all of a plan, of the same network."""
-        return replace(self, diffusion=replace(self.diffusion, eta=0.0))
+    def settled(self, passes: int = 0) -> Self:
+        """As DDIM has it, in so many passes: noise and what was seen tell all of a plan, of the
+        same network."""
+        steps = passes or self.diffusion.steps
+        return replace(self, diffusion=replace(self.diffusion, eta=0.0, steps=steps))
 
     @property
     def tx(self) -> optax.GradientTransformation:
@@ -74,6 +75,11 @@ class DiffusionBC:
         seen, chunk = (x[None] for x in self.chunks.begin(scales))
         params = self.net.module.init(key, chunk, jnp.zeros(1), seen)
         return State(trainable(params, self.tx), params, scales)
+
+    def warm(self, state: State, params: Params) -> State:
+        """`state` with the net and scales of `deploy`'s `params`."""
+        net = trainable(params["net"], self.tx)
+        return state._replace(net=net, slow=net.params, scales=params["scales"])
 
     def policy(self, explore: bool, action_dim: int) -> Policy:
         """The policy of `deploy`'s parameters, which draws its plans in either case."""

@@ -2,7 +2,7 @@
 stay several (Black et al. 2024, arXiv:2410.24164; flow matching as rl/generative.py has it).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 import jax
@@ -59,10 +59,9 @@ class FlowBC:
         """No return is looked at."""
         return 1.0
 
-    @property
-    def settled(self) -> Self:
-        """Itself: noise and what was seen tell all of a plan."""
-        return self
+    def settled(self, passes: int = 0) -> Self:
+        """One of whose plans noise and what was seen tell all: itself, or in so many passes."""
+        return replace(self, flow=replace(self.flow, steps=passes or self.flow.steps))
 
     @property
     def tx(self) -> optax.GradientTransformation:
@@ -75,6 +74,11 @@ class FlowBC:
         size = jnp.zeros(1) if isinstance(self.flow, Shortcut) else None
         params = self.net.module.init(key, chunk, jnp.zeros(1), seen, size)
         return State(trainable(params, self.tx), params, scales)
+
+    def warm(self, state: State, params: Params) -> State:
+        """`state` with the net and scales of `deploy`'s `params`."""
+        net = trainable(params["net"], self.tx)
+        return state._replace(net=net, slow=net.params, scales=params["scales"])
 
     def policy(self, explore: bool, action_dim: int) -> Policy:
         """The policy of `deploy`'s parameters, which draws its plans in either case."""
@@ -100,6 +104,13 @@ class FlowBC:
     ) -> Array:
         """Velocity of plans x [B, H, A] that are partly noise, by what was seen [B, h, O]."""
         return apply(self.net.module, params, x, time, seen, size)
+
+    def leap(self, params: Params, noise: Array, seen: Array) -> Array:
+        """What noise [B, H, A] becomes in a single step, not clipped."""
+        whole = jnp.ones(len(noise))
+        if isinstance(self.flow, Shortcut):
+            return noise + self.field(params, noise, seen, 0 * whole, whole)
+        return noise + self.flow.sign * self.field(params, noise, seen, self.flow.time(0 * whole))
 
     def loss(self, params: Params, slow: Params, window: Window, key: Key) -> tuple[Array, Metrics]:
         """Of the velocity of windows [B, ...], where they are of one episode."""

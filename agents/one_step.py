@@ -3,7 +3,7 @@ policy of flow Q-learning, Park et al. 2025, arXiv:2502.02538, without its criti
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -45,7 +45,8 @@ class OneStep:
             average=(0 <= self.average < 1, "a share in [0, 1)"),
             spread=(self.spread >= 0, "a number of at least 0"),
         )
-        if self.base is not None and not hasattr(self.base, "draw"):
+        able = hasattr(self.base, "draw") and not isinstance(self.base, OneStep)
+        if self.base is not None and not able:
             name = type(self.base).__name__
             raise ValueError(f"OneStep learns from a flow or a diffusion, and {name} is neither.")
 
@@ -68,26 +69,31 @@ class OneStep:
         """No return is looked at."""
         return 1.0
 
+    def settled(self, passes: int = 0) -> Self:
+        """Itself: noise and what was seen tell all of a plan, in one pass."""
+        return self
+
     @property
     def tx(self) -> optax.GradientTransformation:
         return optax.adam(self.lr)
 
-    def init(self, key: Key, obs: Obs, action: Array) -> State:
-        """State for one example of `obs` and `action` [A]; a teacher's parameters take the place of
-        those that have learned nothing."""
+    def init(self, key: Key, obs: Obs, action: Array, base: Params = None) -> State:
+        """State for one example of `obs` and `action` [A]; `base` are the parameters of one that
+        has learned."""
         base_key, key = jax.random.split(key)
-        base = self.base.deploy(self.base.init(base_key, obs, action))
+        base = base or self.base.deploy(self.base.init(base_key, obs, action))
         seen, noise = (x[None] for x in self.chunks.begin(base["scales"]))
         params = self.net.module.init(key, noise, jnp.zeros(1), seen)
         return State(base, trainable(params, self.tx), params)
 
     def policy(self, explore: bool, action_dim: int) -> Policy:
         """The policy of `deploy`'s parameters, which draws its plans in either case."""
+        return self.chunks.policy(self.draw)
 
-        def draw(params: Params, noise: Array, seen: Array, key: Key, bounds: Bounds) -> Array:
-            return jnp.clip(self.plan(params["net"], noise, seen), *bounds)
-
-        return self.chunks.policy(draw)
+    def draw(self, params: Params, noise: Array, seen: Array, key: Key, bounds: Bounds) -> Array:
+        """Plans that noise [B, H, A] becomes, of `deploy`'s parameters, by what was seen [B, h, O];
+        all in their units."""
+        return jnp.clip(self.plan(params["net"], noise, seen), *bounds)
 
     def deploy(self, state: State) -> Params:
         """All a policy needs: the averaged net, and what its teacher measures by."""
@@ -112,7 +118,7 @@ class OneStep:
         seen = window.seen + self.spread * jax.random.normal(seen_key, window.seen.shape)
         noise = jax.random.normal(noise_key, window.chunk.shape)
         bounds = chunks.bounds(scales.action)
-        taught = self.base.settled.draw(state.base, noise, seen, draw_key, bounds)
+        taught = self.base.settled().draw(state.base, noise, seen, draw_key, bounds)
         net, metrics = descend(self.tx, self.loss, state.net, noise, seen, taught)
         slow = optax.incremental_update(net.params, state.slow, 1 - self.average)
         return state._replace(net=net, slow=slow), metrics

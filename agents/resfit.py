@@ -106,16 +106,16 @@ class ResFiT:
     def tx(self, lr: float) -> optax.GradientTransformation:
         return optax.chain(optax.clip_by_global_norm(self.max_grad_norm), optax.adam(lr))
 
-    def init(self, key: Key, obs: Obs, action: Array) -> State:
-        """State for one example of `obs` and `action` [A]; a base's parameters take the place of
-        those that have learned nothing."""
+    def init(self, key: Key, obs: Obs, action: Array, base: Params = None) -> State:
+        """State for one example of `obs` and `action` [A]; `base` are the parameters of one that
+        has learned."""
         base_key, actor_key, critic_key = jax.random.split(key, 3)
         seen = views(obs)
         actor = self.actor(action.shape[-1]).init(actor_key, residual.beside(seen, action).policy)
         critic_keys = jax.random.split(critic_key, self.critics)
         critic = jax.vmap(self.critic.init, (0, None, None))(critic_keys, seen.critic, action)
         return State(
-            base=self.base.deploy(self.base.init(base_key, obs, action)),
+            base=base or self.base.deploy(self.base.init(base_key, obs, action)),
             actor=trainable(actor, self.tx(self.lr)),
             target_actor=actor,
             critic=trainable(critic, self.tx(self.critic_lr)),

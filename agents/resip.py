@@ -36,11 +36,11 @@ class ResiP:
     def __post_init__(self) -> None:
         sound(self, scale=(0 < self.scale <= 2, "a share above 0, at most 2"))
 
-    def init(self, key: Key, obs: Obs, action: Array) -> State:
-        """State for one example of `obs` and `action` [A]; a base's parameters take the place of
-        those that have learned nothing."""
+    def init(self, key: Key, obs: Obs, action: Array, base: Params = None) -> State:
+        """State for one example of `obs` and `action` [A]; `base` are the parameters of one that
+        has learned."""
         base_key, key = jax.random.split(key)
-        base = self.base.deploy(self.base.init(base_key, obs, action))
+        base = base or self.base.deploy(self.base.init(base_key, obs, action))
         return State(base, self.ppo.init(key, told(residual.shown(obs, action)), action))
 
     def policy(self, explore: bool, action_dim: int) -> Policy:

@@ -111,8 +111,7 @@ def learners(args: Any, env: World, found: Base) -> PyTree:
     """What each seed begins with above it: leaves [seeds, ...]."""
 
     def one(key: Key) -> PyTree:
-        fresh = args.agent.init(key, blank(env), action(env))
-        return fresh._replace(base=found.params)
+        return args.agent.init(key, blank(env), action(env), found.params)
 
     keys = jax.vmap(jax.random.key)(jnp.arange(args.seed, args.seed + args.seeds))
     return jax.jit(jax.vmap(one))(keys)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from rl import executors, norm, realtime, samples
 from rl.policy import Policy
+from rl.returns import n_step, within
 from rl.train import sound
 from rl.types import Array, Key, Obs, Params, Transition
 
@@ -20,6 +21,23 @@ LEAST = 0.05  # std of an action, that it is measured by: a still joint's noise 
 # Of parameters, noise [1, H, A], what was seen [1, h, O], a key, and bounds [A], in those units; if
 # it may be led, of the rl.realtime.Lead of a plan that is late too.
 Draw = Callable[..., Array]
+Begin = Callable[[Params], tuple[Array, Array]]  # what was seen and planned before anything was
+
+
+def require(agent: Any, ability: str, what: str) -> None:
+    """Raise ValueError unless an agent's base, if it has one, is able, and does its plans one after
+    another."""
+    base, who = agent.base, type(agent).__name__
+    if base is None:
+        return
+    if not hasattr(base, ability):
+        raise ValueError(f"{who} needs {what}, and {type(base).__name__} is none.")
+    if base.chunks.decay is not None or base.chunks.late:
+        which = "late" if base.chunks.late else "decay"
+        raise ValueError(
+            f"{who} learns what a plan comes to that is done alone; its base was made with "
+            f"--agent.chunks.{which}, so that plans overlap: imitate without."
+        )
 
 
 class Window(NamedTuple):
@@ -47,6 +65,17 @@ def window(steps: Transition, history: int) -> Window:
         jnp.take_along_axis(steps.action, taken[..., None], 1),
         kept,
     )
+
+
+class Macro(NamedTuple):
+    """The part of a plan that is done as one action of a longer step."""
+
+    window: Window
+    reward: Array  # [B] over the steps that were made, discounted
+    discount: Array  # [B] of what comes after them: gamma to the power of their number, or 0
+    next_seen: Array  # [B, h, O]
+    obs: Array  # [B, O'] what the critic sees, not scaled
+    next_obs: Array  # [B, O']
 
 
 class Scales(NamedTuple):
@@ -120,11 +149,30 @@ class Chunks:
             seen=norm.normalise(measures.obs, found.seen), chunk=(found.chunk - mean) / std
         )
 
+    def macro(self, measures: Scales, steps: Transition, gamma: float) -> Macro:
+        """What to learn of values from the same windows, in those units."""
+        now, end = self.history - 1, self.history - 1 + self.execute
+        done = jax.tree.map(lambda x: x[:, now:end], steps)
+        reward, discount, after = n_step(done, gamma)
+        made = within(done).sum(1, keepdims=True)  # [B, 1]
+        over = (steps.terminated | steps.truncated)[:, :now]
+        begun = jnp.where(over, jnp.arange(now) + 1, 0).max(1, initial=0)  # where the episode did
+        before, later = (samples.views(x).policy for x in (steps.obs, done.next_obs))
+        path = jnp.concatenate([before[:, : self.history], later], 1)
+        rows = jnp.maximum(made + jnp.arange(self.history), begun[:, None])
+        seen = jnp.take_along_axis(path, rows[..., None], 1)
+        first = jax.tree.map(lambda x: x[:, 0], done.obs)
+        return Macro(
+            self.window(measures, steps),
+            reward,
+            discount,
+            norm.normalise(measures.obs, seen),
+            samples.views(first).critic,
+            samples.views(after).critic,
+        )
+
     def policy(self, draw: Draw, led: bool = False) -> Policy:
         """The policy of parameters with "scales" that draws its plans; late ones `led` or not."""
-
-        def look(params: Params, obs: Obs) -> Array:
-            return norm.normalise(params["scales"].obs, samples.views(obs).policy)
 
         def plan(params: Params, seen: Array, key: Key, *leads: Any) -> Array:
             mean, std = unit(params["scales"].action)
@@ -134,7 +182,14 @@ class Chunks:
             told = [x._replace(chunk=(x.chunk - mean) / std) for x in leads if led]
             return mean + std * draw(params, noise, seen[None], key, ends, *told)[0]
 
-        begin = lambda params: self.begin(params["scales"])  # noqa: E731
+        return self.executed(plan, lambda params: self.begin(params["scales"]))
+
+    def executed(self, plan: Callable[..., Array], begin: Begin) -> Policy:
+        """The policy of parameters with "scales" that does what is planned."""
+
+        def look(params: Params, obs: Obs) -> Array:
+            return norm.normalise(params["scales"].obs, samples.views(obs).policy)
+
         if self.decay is not None:
             return executors.ensembled(plan, look, begin, self.decay)
         if self.late:

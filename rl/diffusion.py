@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rl.generative import ANYWHERE, Bounds, Chain, Field, along, logp, squared
+from rl.generative import ANYWHERE, MOST, Bounds, Field, along, logp, shaken, squared
 from rl.train import sound
 from rl.types import Array, Key
 
@@ -106,33 +106,35 @@ class Diffusion:
 
     def sample(self, field: Field, noise: Array, key: Key, bounds: Bounds = ANYWHERE) -> Array:
         """Data of noise [B, ...], within bounds."""
-        return self._walk(field, noise, key, bounds, 0.0)[-1]
+        return self._walk(field, noise, key, bounds, 0.0, jnp.inf)[-1]
 
     def wander(
         self, field: Field, noise: Array, key: Key, least: float, bounds: Bounds = ANYWHERE
-    ) -> Chain:
-        """Sampling whose every step has a std of at least `least`, as policy gradients need it
-        (DPPO: Ren et al. 2024, arXiv:2409.00588)."""
-        states = self._walk(field, noise, key, bounds, least)
-        return Chain(states, self.log_likelihood(field, states, least, bounds))
+    ) -> Array:
+        """Sampling whose every step has a std of at least `least`, as policy gradients need it: all
+        states [steps + 1, B, ...] from noise to data (DPPO: Ren et al. 2024, arXiv:2409.00588)."""
+        return self._walk(field, noise, key, bounds, least, MOST)
 
-    def _walk(self, field: Field, noise: Array, key: Key, bounds: Bounds, least: float) -> Array:
+    def _walk(
+        self, field: Field, noise: Array, key: Key, bounds: Bounds, least: float, most: float
+    ) -> Array:
         def move(x: Array, now: tuple[Array, Array, Key]) -> tuple[Array, Array]:
             level, to, key = now
             mean, std = self.step(field, x, level, to, bounds)
-            x = mean + jnp.maximum(std, least) * jax.random.normal(key, x.shape)
+            x = shaken(key, mean, jnp.maximum(std, least), most)
             return x, x
 
         each = *self._stairs(), jax.random.split(key, self.steps)
         return jnp.concatenate([noise[None], jax.lax.scan(move, noise, each)[1]])
 
-    def log_likelihood(
+    def densities(
         self, field: Field, states: Array, least: float, bounds: Bounds = ANYWHERE
     ) -> Array:
-        """Log-density [B] of states [steps + 1, B, ...] that wandered, given the first."""
+        """Log-density [steps, B, ...] of every number of states that wandered, given those before
+        it."""
         step = jax.vmap(lambda x, level, to: self.step(field, x, level, to, bounds))
         means, stds = step(states[:-1], *self._stairs())
-        return jax.vmap(logp)(states[1:], means, jnp.maximum(stds, least)).sum(0)
+        return logp(states[1:], means, jnp.maximum(along(stds, means), least))
 
     def _stairs(self) -> tuple[Array, Array]:
         """The levels [steps] that drawing comes from and goes to."""

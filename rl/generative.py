@@ -6,8 +6,7 @@ is conditioned on it knows by itself.  rl/diffusion.py is a sibling.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -17,15 +16,10 @@ from rl.types import Array, Key
 
 Field = Callable[[Array, Array], Array]
 SizedField = Callable[[Array, Array, Array], Array]  # which knows how far it is to step
+Spread = Callable[[Array, Array], Array]  # std of what is added to x [B, ...] at times [B]
 Bounds = tuple[Array | float, Array | float]  # that data lie within
 ANYWHERE: Bounds = (-jnp.inf, jnp.inf)
-
-
-class Chain(NamedTuple):
-    """Everything that one drawing went through."""
-
-    states: Array  # [steps + 1, B, ...], noise first and data last
-    logp: Array  # [B], of the states after the noise
+MOST = 3.0  # stds of the noise of a step that is explored
 
 
 def along(time: Array, x: Array) -> Array:
@@ -42,10 +36,13 @@ def squared(error: Array, kept: Array | None) -> Array:
 
 
 def logp(x: Array, mean: Array, std: Array) -> Array:
-    """Log-density [B] of x [B, ...] under a Gaussian of one std."""
-    z = (x - mean) / std
-    terms = -0.5 * z**2 - jnp.log(std) - 0.5 * jnp.log(2 * jnp.pi)
-    return terms.reshape(len(x), -1).sum(1)
+    """Log-density [...] of every number of x under a Gaussian."""
+    return -0.5 * ((x - mean) / std) ** 2 - jnp.log(std) - 0.5 * jnp.log(2 * jnp.pi)
+
+
+def shaken(key: Key, mean: Array, std: Array, most: float = MOST) -> Array:
+    """A Gaussian's sample, within so many stds."""
+    return mean + std * jnp.clip(jax.random.normal(key, mean.shape), -most, most)
 
 
 @dataclass(frozen=True)
@@ -110,23 +107,34 @@ class Flow:
         move = lambda x, i: (self.step(field, x, i), None)  # noqa: E731
         return jnp.clip(jax.lax.scan(move, noise, jnp.arange(self.steps))[0], *bounds)
 
-    def wander(self, field: Field, noise: Array, key: Key, std: Array) -> Chain:
-        """Sampling with Gaussian noise of std [steps] after each step, as policy gradients need it
-        (ReinFlow: Zhang et al. 2025, arXiv:2505.22094)."""
+    def moments(
+        self, field: Field, spread: Spread, x: Array, i: Array, bounds: Bounds
+    ) -> tuple[Array, Array]:
+        """Mean, within bounds, and std of the step from x [B, ...] where one is to wander."""
+        time = jnp.full(len(x), self.time(i / self.steps))
+        return jnp.clip(self.step(field, x, i), *bounds), spread(x, time)
 
-        def move(x: Array, now: tuple[Array, Array, Key]) -> tuple[Array, Array]:
-            i, spread, key = now
-            x = self.step(field, x, i) + spread * jax.random.normal(key, x.shape)
+    def wander(
+        self, field: Field, spread: Spread, noise: Array, key: Key, bounds: Bounds = ANYWHERE
+    ) -> Array:
+        """Sampling with Gaussian noise after each step, as policy gradients need it: all states
+        [steps + 1, B, ...] from noise to data, these not within bounds yet (ReinFlow: Zhang et al.
+        2025, arXiv:2505.22094)."""
+
+        def move(x: Array, now: tuple[Array, Key]) -> tuple[Array, Array]:
+            x = shaken(now[1], *self.moments(field, spread, x, now[0], bounds))
             return x, x
 
-        each = jnp.arange(self.steps), std, jax.random.split(key, self.steps)
-        states = jnp.concatenate([noise[None], jax.lax.scan(move, noise, each)[1]])
-        return Chain(states, self.log_likelihood(field, states, std))
+        each = jnp.arange(self.steps), jax.random.split(key, self.steps)
+        return jnp.concatenate([noise[None], jax.lax.scan(move, noise, each)[1]])
 
-    def log_likelihood(self, field: Field, states: Array, std: Array) -> Array:
-        """Log-density [B] of states [steps + 1, B, ...] that wandered, given the first."""
-        means = jax.vmap(partial(self.step, field))(states[:-1], jnp.arange(self.steps))
-        return jax.vmap(logp)(states[1:], means, std).sum(0)
+    def densities(
+        self, field: Field, spread: Spread, states: Array, bounds: Bounds = ANYWHERE
+    ) -> Array:
+        """Log-density [steps, B, ...] of every number of states that wandered, given those before
+        it."""
+        step = jax.vmap(lambda x, i: self.moments(field, spread, x, i, bounds))
+        return logp(states[1:], *step(states[:-1], jnp.arange(self.steps)))
 
 
 @dataclass(frozen=True)

@@ -177,7 +177,7 @@ def test_a_diffusion_teaches_by_ddim_whatever_noise_it_acts_with() -> None:
         return agent.draw(state.base, noise, seen, key, bounds)
 
     keys = jax.random.split(KEY)
-    one, other = (drawn(shaky.base.settled, key) for key in keys)
+    one, other = (drawn(shaky.base.settled(), key) for key in keys)
     np.testing.assert_array_equal(one, other)
     assert np.abs(drawn(shaky.base, keys[0]) - drawn(shaky.base, keys[1])).max() > 0.01
 
