@@ -34,6 +34,7 @@ class FQL:
     """Hyperparameters of flow Q-learning."""
 
     base: Any = None  # the flow: that of --base RUN, or one that learns from nothing
+    passes: int = 0  # of the flow that the student follows; 0: as many as it was made with
     alpha: float = 10.0  # what it costs the student to plan otherwise than the flow
     normalise_q: bool = True  # alpha is in units of what actions are worth
     critics: Critics = Critics()
@@ -44,6 +45,7 @@ class FQL:
     def __post_init__(self) -> None:
         sound(
             self,
+            passes=(self.passes >= 0, "a count of at least 1, or 0 for the flow's own"),
             alpha=(self.alpha >= 0, "a number of at least 0"),
             lr=(self.lr >= 0, "a number of at least 0"),
             gamma=(0 <= self.gamma <= 1, "a number in [0, 1]"),
@@ -117,7 +119,8 @@ class FQL:
         noise_key, key = jax.random.split(key)
         ends, seen = chunks.bounds(state.base.scales.action), macro.window.seen
         noise = jax.random.normal(noise_key, macro.window.chunk.shape)
-        taught = self.base.draw(self.base.deploy(state.base), noise, seen, key, ends)
+        flow, own = self.base.settled(self.passes), self.base.deploy(state.base)
+        taught = flow.draw(own, noise, seen, key, ends)
         plan = self.plan(params, noise, seen)
         far = ((plan - jax.lax.stop_gradient(taught)) ** 2).mean()
         q = self.q(state.critic.net.params, state, macro.obs, jnp.clip(plan, *ends))

@@ -29,6 +29,7 @@ PAGES, EQUATIONS = ROOT / "docs" / "algorithms", ROOT / "docs" / "equations"
 SUITES = "gym", "quadruped", "offline", "offline_to_online", "imitation", "residual", "published"
 LINK = "../../benchmarks/suites"
 OFFLINE = "bc", "flow_bc", "diffusion_bc", "td3_bc", "rebrac", "iql", "cql", "awac", "dvl"
+FINETUNED, FINETUNED_PPO = ("dsrl",), ("reinflow",)
 
 
 class Page(NamedTuple):
@@ -70,6 +71,8 @@ NAMED = {
         Page("offline_to_online", "offline_to_online", arm="wsrl-10"),
         Page("resfit", "residual"), Page("resip", "residual_ppo"),
         Page("dagger", "teacher_student"), Page("walk", "walk", "ppo"), Page("onestep", "distill"),
+        Page("fql", "fql"), *(Page(name, "finetune", agent=name) for name in FINETUNED),
+        *(Page(name, "finetune_ppo", agent=name) for name in FINETUNED_PPO),
     )
 }  # fmt: skip
 
@@ -154,10 +157,7 @@ def index(found: dict[str, Any]) -> str:
 def commands(page: Page) -> str:
     """How to train, go on, look at it and drive it."""
     out, program = page.args.out, f"python -m experiments.{page.experiment}"
-    lines = [
-        *page.examples,
-        f"{program} --resume {out}  # goes on with a run that was stopped or killed",
-    ]
+    lines = [*page.examples, f"{program} --resume {out}  # goes on with a run that was stopped"]
     lines += [f"python -m experiments.play {out}  # its return over fixed starts, and a video"]
     if page.args.env.spec.command:
         lines += [f"python -m experiments.drive {out}  # its artefact on a simulated robot"]

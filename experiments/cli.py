@@ -75,6 +75,8 @@ def parse(args_type: Any, args: list[str], begun: Mapping[str, Any] | None = Non
         default=args_type(**default),
     )
     if "--base" in made:
+        if parsed.agent.base not in (None, default["agent"].base):
+            raise ValueError("What is under --agent.base is as --base has it: leave it out.")
         parsed = replace(parsed, agent=replace(parsed.agent, base=default["agent"].base))
     if getattr(parsed.env, "id", parsed.env_name) != parsed.env_name:  # a field of Gymnasium's
         raise ValueError(f"--env names {parsed.env_name}, and --env.id {parsed.env.id}: leave it.")

@@ -176,8 +176,16 @@ def compare(args: Any, env: Simulation, found: Base, log: record.Record) -> None
     print(f"{name}  {told[name]:.4g} of the base, {now[name]:.4g} of what came of it")
 
 
+def able(method: str = "beginner") -> str:
+    """The agents that learn in a way."""
+    return ", ".join(name for name in cli.agent_names() if hasattr(cli.agent(name), method))
+
+
 def main(args: Args) -> None:
     env = host.simulated(args)
+    if not hasattr(args.agent, "beginner"):
+        who = type(args.agent).__name__
+        raise ValueError(f"{who} is not fine-tuned here: {able()} are.")
     found = base.base(args, env)
     args = replace(args, agent=cli.found(args.agent, env.task))
     data = offline.prepared(args, env) if args.data else None

@@ -18,7 +18,7 @@ from agents.reinflow import ReinFlow
 from envs.simulation import Simulation
 from experiments import base, cli, host
 from experiments.base import Base
-from experiments.finetune import compare
+from experiments.finetune import able, compare
 from experiments.host import Course, Plan, Run
 from experiments.ppo import MOST_PER_PHASE, PHASES
 from rl import memory, rollout
@@ -98,6 +98,9 @@ def course(args: Args, env: Simulation, found: Base) -> Course:
 
 def main(args: Args) -> None:
     env = host.simulated(args)
+    if not hasattr(args.agent, "planner"):
+        who = type(args.agent).__name__
+        raise ValueError(f"{who} is not fine-tuned by PPO: {able('planner')} is.")
     found = base.base(args, env)
     args = replace(args, agent=cli.found(args.agent, env.task))
     host.train(check(args, env), env, lambda part: course(part, env, found))
@@ -107,9 +110,6 @@ def check(args: Args, env: Simulation) -> list[Args]:
     """Refuse what makes no sense, before anything is made; seeds in groups that fit in memory."""
     cli.at_least(1, args, "steps", "seeds", "num_envs", "unroll", "eval_episodes")
     cli.at_least(0, args, "evals", "save_s")
-    if not hasattr(args.agent, "planner"):
-        who = type(args.agent).__name__
-        raise ValueError(f"{who} does not learn by PPO: experiments.finetune is for it.")
 
     def once(key: Key) -> Any:
         learner = args.agent.init(key, base.blank(env), base.action(env))

@@ -10,13 +10,14 @@ import jax.numpy as jnp
 from rl.env import Sized, State
 from rl.executors import recent
 from rl.samples import views
-from rl.types import Array, Key, PyTree
+from rl.types import Array, Key, Obs, PyTree
 
 
 class Sim(NamedTuple):
     """What an episode of plans carries."""
 
     own: Any  # of the environment
+    obs: Obs  # its own
     seen: Array  # [h, O] lately, the newest last
 
     @property
@@ -81,12 +82,12 @@ class Planned(Sized):
     def _shown(self, own: State, seen: Array) -> State:
         """The environment's `own` state, of which this was seen."""
         obs = {"policy": seen, "critic": views(own.obs).critic}
-        sim = Sim((own.sim, own.obs), seen)
+        sim = Sim(own.sim, own.obs, seen)
         return own._replace(sim=sim, obs=obs, t=-(-own.t // self.execute))
 
     def _own(self, state: State) -> State:
-        sim, obs = state.sim.own
-        return state._replace(sim=sim, obs=obs, t=state.t * self.execute)
+        sim = state.sim
+        return state._replace(sim=sim.own, obs=sim.obs, t=state.t * self.execute)
 
     def _chosen(self, done: Array, fresh: State, state: State, mixed: State) -> State:
         """`mixed`, having seen what the one of the two has that it is."""
