@@ -10,6 +10,7 @@ import json
 import statistics
 import time
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Annotated, Any
 
 import jax
@@ -47,8 +48,16 @@ def noise(steps: int, seed: int) -> Dataset:
     )  # fmt: skip
 
 
+def named(name: str) -> Any:
+    """The agent of a file of agents/; one that learns above another is its own experiment's."""
+    agent = cli.agent(name)
+    if getattr(agent, "base", agent) is None:
+        return import_module(f"experiments.{name}").Args().agent
+    return agent
+
+
 def main(args: Args) -> None:
-    agent = cli.agent(args.agent)
+    agent = named(args.agent)
     if args.hidden:
         widths = {n: args.hidden for n in ("hidden", "critic_hidden") if hasattr(agent, n)}
         agent = replace(agent, **widths)

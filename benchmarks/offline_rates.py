@@ -1,4 +1,5 @@
-"""Rows of offline learning: updates a second beside JAX-CORL and unifloral, and what they need."""
+"""Rows of offline learning: updates a second beside JAX-CORL, unifloral and FQL's authors, and what
+they need."""
 
 import functools
 import sys
@@ -27,6 +28,7 @@ def offline(args: Args) -> list[Measurement]:
     found = []
     for name, script, agents in (
         ("jax-corl", "jax_corl.py", CORL), ("unifloral", "unifloral.py", UNIFLORAL),
+        ("fql", "fql.py", ("fql",)),
     ):  # fmt: skip
         for agent in agents:
             run, mine = (functools.partial(f, *x) for f, x in (
@@ -35,7 +37,7 @@ def offline(args: Args) -> list[Measurement]:
             seeds = f"/{args.learners}-seeds" * (args.learners > 1)
             what = f"offline/{agent.replace('_', '')}{seeds}/vs-{name}"
             found.append(Measurement(what, "updates/s", mine, run, theirs))
-    found += [fraction(one, agent, args) for agent in ("iql", "td3bc", "cql")]
+    found += [fraction(one, agent, args) for agent in ("iql", "td3bc", "cql", "fql")]
     return [
         *found,
         Measurement("offline/memory", "bytes/byte of data", functools.partial(held, one)),

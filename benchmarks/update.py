@@ -20,7 +20,7 @@ import numpy as np
 import tyro
 
 import envs
-from experiments import cli
+from benchmarks.learning import named
 from rl.types import Transition
 
 BATCH = 256
@@ -101,7 +101,7 @@ def alone(shapes: Shapes, args: Args) -> float:
 
 
 def main(args: Args) -> None:
-    key, agent = jax.random.key(args.seed), cli.agent(args.agent)
+    key, agent = jax.random.key(args.seed), named(args.agent)
     state, batch = example(agent, args.env, key)
     if args.mode == "matmul":
         found = Counter(products(jax.make_jaxpr(agent.update)(state, batch, key).jaxpr))
