@@ -108,8 +108,8 @@ class DSRL:
     def policy(self, explore: bool, action_dim: int) -> Policy:
         """The policy of `deploy`'s parameters: noise sampled to learn, its mode to be judged.
 
-        Until it has learned it acts as the base does.  It tells the noise of the plan in hand, and
-        whether that is a new one.
+        Until it has learned the base acts, of noise from N(0, 1).  To learn of noise, it tells that
+        of the plan in hand, and whether this is a new one.
         """
         shape = self.chunks.horizon, action_dim
 
@@ -118,7 +118,8 @@ class DSRL:
             mean, std = chunks.unit(params["scales"].action)
             mode, log_std = apply(self.actor(action_dim), params["actor"], seen.reshape(-1))
             raw = tanh_normal(drawn_key, mode, log_std)[0] if explore else jnp.tanh(mode)
-            noise = jax.random.normal(noise_key, shape)
+            noise = jax.random.normal(noise_key, self.chosen(action_dim))
+            noise = jnp.broadcast_to(noise, shape)
             noise = jnp.where(params["steered"], self.whole(raw[None], action_dim)[0], noise)
             plans = self.made(params["base"], noise[None], seen[None], key)
             return jnp.concatenate([mean + std * plans[0], noise], -1)

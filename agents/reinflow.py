@@ -2,7 +2,8 @@
 noise to add to each of a flow's steps makes of them Gaussians, whose likelihoods are known.
 
 As the authors' code has it the log-density of a plan is the mean over its steps and numbers.  Times
-are i / K where they draw and where they learn.  Judged and driven, a flow wanders no more.
+are the flow's own where plans are drawn and where they are learned from.  Judged and driven, a flow
+wanders no more.
 """
 
 from dataclasses import dataclass
@@ -163,7 +164,7 @@ class ReinFlow:
         """Log-density [B] of plans, and the stds [K, B, H, A] of their noise."""
         ends, states = chunks.bounds(scales.action), jnp.swapaxes(batch.states, 0, 1)
         field, spread = self.fields(params, batch.seen)
-        times = jnp.arange(self.passes) / self.passes
+        times = self.flow.time(jnp.arange(self.passes) / self.passes)
         std = jax.vmap(lambda x, t: spread(x, jnp.full(len(x), t)))(states[:-1], times)
         return self.mean(self.flow.densities(field, spread, states, ends)), std
 
