@@ -15,6 +15,7 @@ COMMANDS = {
     "docs": "write docs/algorithms",
     "family": "a policy in worlds that differ",
     "latency": "how long a policy takes for a plan",
+    "finetuned": "what methods make of the same bases",
     "densities": "which of several ways of acting imitators keep",
     "planted": "verdicts on runs on data whose condition is known",
     "owed": "what is still to be measured, and with which command",

@@ -112,7 +112,17 @@ def _seeds(out: Path, facts: dict[str, Any]) -> Iterator[Result]:
     suite, task, agent = "", facts["env"], facts["algorithm"]
     if out.parent.name == identity[:10]:  # where a sweep has put it
         suite, task, agent = (folder.name for folder in reversed(out.parents[1:4]))
-    told = ("git", "packages", "python", "machine", "settings", "started", "ended", "physics")
+    told = (
+        "git",
+        "packages",
+        "python",
+        "machine",
+        "settings",
+        "started",
+        "ended",
+        "physics",
+        "finetuned",
+    )
     about = {name: facts[name] for name in told if name in facts}
     about["memory_gb"] = facts.get("peak_memory_gb")
     took = {on: facts.get(f"{on}_s", 0.0) for on in SPENT}
@@ -205,6 +215,7 @@ def brief(result: Result) -> dict[str, Any]:
         "git": about.get("git"), "started": about.get("started"), "machine": about.get("machine"),
         "memory_gb": about.get("memory_gb"),
         "packages": {name: packages[name] for name in ("jax", "mujoco") if name in packages},
+        **{name: about[name] for name in ("finetuned",) if name in about},
     }  # fmt: skip
     told["config"] = {k: v for k, v in told["config"].items() if k not in ("out", "resume")}
     for name in ("curve", "final", "success", "success_curve"):

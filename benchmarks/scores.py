@@ -88,7 +88,8 @@ def score(results: Iterable[Result], suite: Suite | None, last: int = 1) -> Scor
     runs: dict[Arm, list[Result]] = {}
     if suite:
         for result in results:
-            runs.setdefault(result.arm, []).append(result.by(suite.score))
+            what = suite.tasks[result.task].score or suite.score
+            runs.setdefault(result.arm, []).append(result.by(what))
     else:
         runs = _apart(list(results))
     tasks, agents = (tuple(dict.fromkeys(arm[i] for arm in sorted(runs))) for i in (0, 1))

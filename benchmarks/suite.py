@@ -36,6 +36,7 @@ class Task:
     range: tuple[float, float] | None = None  # means that score 0 and 1
     flags: Flags = field(default_factory=dict)  # of every experiment on it
     steps: int = 0  # environment steps on it, of agents that have none of their own; 0: the suite's
+    score: Measure | None = None  # where it is another than the suite's
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def parse(args_type: Any, args: list[str], begun: Mapping[str, Any] | None = Non
         default["start_from"] = Path(made["--start-from"])
     if "--base" in made:
         default = _above(begun, made, defaults.agent) | {"base": Path(made["--base"])}
-    if "--env" in made:
+    if "--env" in made and not ("--base" in made and made["--env"] == default["env_name"]):
         default |= {"env": envs.named(made["--env"]), "env_name": made["--env"]}
     elif "env" not in default:
         default |= {"env": defaults.env, "env_name": defaults.env_name}

@@ -172,6 +172,15 @@ def test_a_base_that_cannot_is_refused_with_the_reason(
         run("dsrl", late)
 
 
+def test_a_base_keeps_its_task_where_that_is_named(flow: Path) -> None:
+    run = Path(__file__).parent.parent / "benchmarks" / "policies" / "panda-peg-insertion-base"
+    words = ["--base", str(run), "--env.rewards", "dense"]
+    for more in ([], ["--env", "panda-peg-insertion"]):
+        env = cli.parse(finetune.Args, [*words, *more]).env
+        assert (env.clearance, env.rewards) == (0.005, "dense")
+    assert cli.parse(finetune.Args, [*words, "--env", "panda-push-t"]).env.rewards == "dense"
+
+
 def test_nothing_to_build_upon_is_told_of(flow: Path) -> None:
     for module in (finetune, finetune_ppo):
         with pytest.raises(ValueError, match="name a run with --base"):

@@ -1,0 +1,97 @@
+"""python -m benchmarks finetuned: what methods make of the same bases, as a table and a picture.
+
+Of the records of a suite whose runs have judged their base from the starts that they are judged by.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from benchmarks import collect, figures
+from benchmarks import suite as suites
+from benchmarks.collect import Result
+from benchmarks.process import ROOT
+from benchmarks.scores import Scores, score
+from rl import stats
+
+RESULTS = ROOT / "benchmarks" / "results"
+POINTS = 60  # of a curve
+
+
+@dataclass(frozen=True)
+class Args:
+    """Say what came of each base, and draw it."""
+
+    suite: str = "finetune"
+    records: Path | None = None  # of its runs; none: benchmarks/results/SUITE.jsonl
+    out: Path = ROOT / "docs" / "finetune.png"
+
+
+def main(args: Args) -> None:
+    path = args.records or RESULTS / f"{args.suite}.jsonl"
+    found = [x for x in collect.records(path) if x.about.get("finetuned")]
+    if not found:
+        raise ValueError(f"{path} has no run that judged its base.")
+    scores = score(found, suites.read(args.suite))
+    print("\n".join(table(scores)))
+    figure(scores).savefig(args.out, dpi=100)
+    print(args.out)
+
+
+def runs_of(scores: Scores, task: str) -> Iterator[tuple[str, tuple[Result, ...]]]:
+    """Each agent that has runs on a task, and these."""
+    for agent in scores.agents:
+        if runs := scores.runs.get((task, agent)):
+            yield agent, runs
+
+
+def base_of(runs: tuple[Result, ...]) -> float:
+    """What the base of runs came to, by what they are scored."""
+    told = runs[0].about["finetuned"]["base"]
+    return told["success"] if runs[0].success else told["return"]
+
+
+def table(scores: Scores) -> list[str]:
+    """A line for each method on each task, as Markdown."""
+    lines = ["| task | method | steps | minutes | base | after | change, 95% interval |"]
+    lines.append("|---|---|---|---|---|---|---|")
+    for task in scores.tasks:
+        for agent, runs in runs_of(scores, task):
+            ends = np.array([[np.mean(run.final)] for run in runs])
+            low, high = stats.interval_of_mean(ends)[:, 0]
+            base, minutes = base_of(runs), np.mean([sum(run.took.values()) for run in runs]) / 60
+            unit = 100 if runs[0].success else 1
+            before, after, *change = unit * np.array(
+                [base, ends.mean(), ends.mean() - base, low - base, high - base]
+            )
+            more, least, most = (f"{x:+,.0f}" for x in change)
+            lines.append(
+                f"| {task} | {agent} | {runs[0].steps[-1]:,} | {minutes:.0f} | {before:,.0f} "
+                f"| {after:,.0f} | {more} [{least}, {most}] |"
+            )
+    return lines
+
+
+def figure(scores: Scores) -> Figure:
+    """A panel for each task: what episodes came to, against minutes; the base as a line."""
+    whole, axes = figures.panels(len(scores.tasks), 4.2, 3.2)
+    colours = figures.colours(scores)
+    for ax, task in zip(axes, scores.tasks, strict=False):
+        for agent, runs in runs_of(scores, task):
+            longest = min(run.wall_s[-1] for run in runs)
+            first = max(run.wall_s[0] for run in runs)
+            at = np.linspace(first, longest, POINTS)
+            curves = np.array([np.interp(at, run.wall_s, run.curve) for run in runs])
+            low, high = stats.interval_of_mean(curves)
+            ax.plot(at / 60, curves.mean(0), color=colours[agent], label=agent)
+            ax.fill_between(at / 60, low, high, color=colours[agent], alpha=0.15, lw=0)
+            ax.axhline(base_of(runs), color="k", lw=0.8, ls=":")
+        ax.set(title=task, xlabel="minutes")
+        if scores.ranges[task][1] == 1:
+            ax.set_ylim(0, 1)
+    axes[0].set_ylabel(scores.what)
+    axes[0].legend(fontsize=8)
+    return whole
