@@ -33,7 +33,7 @@ class State(NamedTuple):
 class FQL:
     """Hyperparameters of flow Q-learning."""
 
-    base: Any = None  # the flow: that of --base RUN, or one that learns from nothing
+    base: Any = None  # the flow: that of a run, or one that learns from nothing
     passes: int = 0  # of the flow that the student follows; 0: as many as it was made with
     alpha: float = 10.0  # what it costs the student to plan otherwise than the flow
     normalise_q: bool = True  # alpha is in units of what actions are worth

@@ -1,9 +1,10 @@
 """Fine-tuning of a policy that draws its plans, on-policy in many worlds: PPO of the steps from
 noise to plan.
 
-python -m experiments.finetune_ppo --base runs/flow --env.rewards dense
+python -m experiments.finetune_ppo --agent reinflow --base runs/flow --env.rewards sparse
 
-One step of training is a plan; how it is drawn has likelihoods (agents/reinflow.py).
+One step of training is a plan; the steps by which it is drawn have likelihoods: those of a flow
+(agents/reinflow.py) and of a diffusion (agents/dppo.py).
 """
 
 from dataclasses import dataclass, replace
@@ -100,7 +101,7 @@ def main(args: Args) -> None:
     env = host.simulated(args)
     if not hasattr(args.agent, "planner"):
         who = type(args.agent).__name__
-        raise ValueError(f"{who} is not fine-tuned by PPO: {able('planner')} is.")
+        raise ValueError(f"{who} is not fine-tuned by PPO: {able('planner')} are.")
     found = base.base(args, env)
     args = replace(args, agent=cli.found(args.agent, env.task))
     host.train(check(args, env), env, lambda part: course(part, env, found))

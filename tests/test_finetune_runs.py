@@ -25,7 +25,7 @@ ON = [*QUICK, "--steps", "512", "--num-envs", "4", "--unroll", "16", "--agent.pa
 WORDS = {
     "fql": OFF, "dsrl": [*OFF, "--agent.hidden", "8", "--agent.delay", "2"],
     "noise": [*OFF, "--agent.hidden", "8", "--agent.delay", "2", "--agent.critics-of", "noise"],
-    "reinflow": ON,
+    "reinflow": ON, "dppo": [*ON, "--agent.learned", "1"],
 }  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def diffusion(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def experiment(name: str) -> Any:
-    return finetune_ppo if name == "reinflow" else finetune
+    return finetune_ppo if name in ("reinflow", "dppo") else finetune
 
 
 def words_of(name: str, base: Path, *more: str) -> list[str]:
@@ -69,15 +69,16 @@ def run(name: str, base: Path, *more: str) -> None:
     module.main(cli.parse(module.Args, words_of(name, base, *more)))
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("fql", "noise")]
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("fql", "noise", "dppo")]
 
 
 @pytest.mark.parametrize("name", ["dsrl", "reinflow", *SLOW])
 def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
-    name: str, data: Path, flow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    name: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest,
 ) -> None:  # fmt: skip
     """Its base is judged beside it, left as it was, and not needed to play what came of it."""
+    flow: Path = request.getfixturevalue("diffusion" if name == "dppo" else "flow")
     own, whole, cut = tmp_path / "base", tmp_path / "whole", tmp_path / "cut"
     shutil.copytree(flow, own)
     mixed = ["--data", str(data)] * (name in ("fql", "dsrl"))
@@ -136,7 +137,7 @@ def test_a_diffusion_is_steered(diffusion: Path, tmp_path: Path) -> None:
         ("fql", ["--env", "Hopper-v5"], "another observation, normaliser, action, rate"),
         ("dsrl", ["--agent", "sac"], "SAC learns above no base; DSRL does"),
         ("dsrl", ["--agent", "resfit"], "ResFiT is not fine-tuned here: dsrl, fql are"),
-        ("reinflow", ["--agent", "dsrl"], "DSRL is not fine-tuned by PPO: reinflow is"),
+        ("reinflow", ["--agent", "dsrl"], "DSRL is not fine-tuned by PPO: dppo, reinflow are"),
         ("fql", ["--mix", "1", "--data", "{data}"], "--mix is 1.0"),
         ("fql", ["--data", "{none}"], "there is no such file"),
         ("noise", ["--data", "{data}"], "{data} tells nothing: leave --data out"),
@@ -157,15 +158,17 @@ def test_what_does_not_fit_is_refused(
 
 
 def test_a_base_that_cannot_is_refused_with_the_reason(
-    data: Path, diffusion: Path, tmp_path: Path
+    data: Path, flow: Path, diffusion: Path, tmp_path: Path
 ) -> None:
     for name, why in (("fql", "FQL needs a flow"), ("reinflow", "ReinFlow needs a flow")):
         with pytest.raises(ValueError, match=f"{why}.* and DiffusionBC is none"):
             run(name, diffusion)
+    with pytest.raises(ValueError, match=r"DPPO needs a diffusion.* and FlowBC is none"):
+        run("dppo", flow)
     words = [*SMALL, "--agent", "bc", "--data", str(data), "--evals", "0", "--steps", "20"]
     offline.main(cli.parse(offline.Args, [*words, "--out", str(tmp_path / "bc")]))
     for name in WORDS:
-        with pytest.raises(ValueError, match=r"needs a flow.* and BC is none"):
+        with pytest.raises(ValueError, match=r"needs a (flow|diffusion).* and BC is none"):
             run(name, tmp_path / "bc")
     late = imitator(data, tmp_path / "late", "flow_bc", "--agent.chunks.late", "1")
     with pytest.raises(ValueError, match=r"made with --agent\.chunks\.late, so that plans overlap"):

@@ -1,0 +1,201 @@
+"""DPPO: its losses by an oracle, which steps of denoising move, how it acts, what it learns."""
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from agents.bc import BC
+from agents.diffusion_bc import DiffusionBC
+from agents.dppo import DPPO, Sample
+from agents.flow_bc import FlowBC
+from rl import chunks
+from rl.baseline import Baseline
+from rl.chunks import Chunks
+from rl.diffusion import Diffusion
+from rl.types import Transition
+from tests import planners
+from tests.learners import f64
+from tests.oracles import diffusion as denoising
+from tests.oracles import finetune as oracle
+from tests.planners import ACTION, KEY, NET, PLANS, SEEN, A, told_apart
+
+K, LEARNED, N, X = 4, 3, 32, 2  # passes, of which learned; plans; actions done of each
+BASE = DiffusionBC(chunks=PLANS, net=NET, diffusion=Diffusion(8, "vp", steps=8))
+VALUE = Baseline(hidden=(16,))
+AGENT = DPPO(
+    base=BASE, passes=K, learned=LEARNED, baseline=VALUE, clip=0.05, base_clip=0.01,
+    denoising_gamma=0.8, epochs=1, minibatches=1, warm=0,
+)  # fmt: skip
+
+
+def plans(agent: DPPO, state: Any, key: jax.Array, count: int = N) -> Transition:
+    """A batch [1, count, ...] of what its planner does, rewarded anyhow."""
+    rng = np.random.default_rng(3)
+    draw = lambda *shape: jnp.asarray(rng.normal(size=(count, *shape)), jnp.float32)  # noqa: E731
+    obs = {"policy": draw(2, SEEN), "critic": draw(planners.KNOWN)}
+    act = jax.jit(jax.vmap(agent.planner().step, (None, None, 0, 0)))
+    plan, _, aux = act(agent.planning(state), (), obs, jax.random.split(key, count))
+    ends = jnp.asarray(rng.random((2, count)) < 0.2)
+    after = {"policy": draw(2, SEEN), "critic": draw(planners.KNOWN)}
+    seen = Transition(obs, plan, draw(), ends[0], ends[1], after, aux)
+    return jax.tree.map(lambda x: x[None], seen)
+
+
+def begun(agent: DPPO = AGENT) -> Any:
+    """Above a diffusion that has learned."""
+    return agent.init(KEY, planners.OBS, ACTION, planners.learned(agent.base))
+
+
+@cache
+def known() -> tuple[Any, Sample, Transition]:
+    """A network that has moved since it planned, and what it learns from."""
+    state = begun()
+    batch = plans(AGENT, state, KEY)
+    judged = AGENT.baseline.judge(state.value, batch)
+    sample = AGENT.sample(state, batch, judged)
+    moved = planners.stirred(state.actor.params, 6, 0.02)
+    return state._replace(actor=state.actor._replace(params=moved)), sample, batch
+
+
+def logp64(params: Any, sample: Sample, state: Any, **to: Any) -> np.ndarray:
+    """Of each step, one after another."""
+    given = {"least": 0.1, "executed": X, "bounded": True} | to
+    ends = tuple(map(f64, chunks.bounds(state.scales.action)))
+    ends = ends if given["bounded"] else (-np.inf, np.inf)
+    abar, ladder = denoising.alpha_bar("vp", 8), AGENT.diffusion.ladder[-LEARNED - 1 :]
+    found = np.zeros(len(sample.x))
+    for i in range(LEARNED):
+        at = np.asarray(sample.rung) == i
+        net = lambda x, k, at=at: planners.field64(params, f64(sample.seen)[at])(x, f64(k) / 8)  # noqa: E731
+        steps = int(ladder[i]), int(ladder[i + 1])
+        mean, std = denoising.denoise_step(
+            net, f64(sample.x)[at], steps, abar, "velocity", 1.0, ends
+        )
+        std = max(float(std), given["least"])
+        found[at] = oracle.denoise_logp(f64(sample.after)[at], mean, std, given["executed"])
+    return found
+
+
+def test_the_density_of_a_step_is_the_oracles() -> None:
+    state, sample, _ = known()
+    params, ends = state.actor.params, chunks.bounds(state.scales.action)
+    ours = jax.jit(AGENT.logp)(params, ends, sample.seen, sample.x, sample.after, sample.rung)
+    one = lambda **to: logp64(params, sample, state, **to)  # noqa: E731
+    other = sample._replace(rung=(sample.rung + 1) % LEARNED)
+    wrong = {
+        "all actions": one(executed=3),
+        "no least std": one(least=0.02),
+        "no bounds": one(bounded=False),
+        "another step's level": logp64(params, other, state),
+        "as it was": f64(sample.old),
+    }
+    told_apart(ours, one(), wrong)
+    was = jax.jit(AGENT.logp)(state.first, ends, sample.seen, sample.x, sample.after, sample.rung)
+    np.testing.assert_allclose(was, sample.old, atol=1e-6)
+    far = sample._replace(after=sample.after + 2.0)
+    least = jax.jit(AGENT.logp)(params, ends, far.seen, far.x, far.after, far.rung)
+    assert least.min() >= -5
+
+
+def test_the_loss_is_the_oracles() -> None:
+    state, sample, _ = known()
+    logp, advantage = logp64(state.actor.params, sample, state), f64(sample.judged.advantage)
+
+    def by_hand(gamma: float = 0.8, low: float = 0.01, high: float = 0.05, turn: int = 0) -> float:
+        rung = (np.asarray(sample.rung) + turn) % LEARNED
+        clip = oracle.clip_of(rung / (LEARNED - 1), high, low)
+        part = oracle.denoise_discount(rung, LEARNED, gamma)
+        return oracle.ratio_loss(
+            logp, sample.old, oracle.normalise_advantage(advantage) * part, clip
+        )
+
+    ratio = np.abs(np.exp(logp - f64(sample.old)) - 1)
+    assert (ratio > 0.05).any()
+    assert (ratio < 0.01).any()
+    wrong = {
+        "no discount": by_hand(gamma=1.0),
+        "the other way round": by_hand(gamma=1 / 0.8),
+        "one clip": by_hand(low=0.05),
+        "no clip": by_hand(low=9.0, high=9.0),
+        "the next step's": by_hand(turn=1),
+    }
+    told_apart(jax.jit(AGENT.loss)(state.actor.params, state, sample)[0], by_hand(), wrong)
+    once = replace(AGENT, learned=1)  # whose only step has the last one's clip
+    last = jax.tree.map(lambda x: x[sample.rung == LEARNED - 1], sample)
+    last = last._replace(rung=0 * last.rung)
+    mine = oracle.ratio_loss(
+        logp[np.asarray(sample.rung) == LEARNED - 1], last.old,
+        oracle.normalise_advantage(last.judged.advantage), 0.05,
+    )  # fmt: skip
+    np.testing.assert_allclose(
+        jax.jit(once.loss)(state.actor.params, state, last)[0], mine, atol=1e-5
+    )
+
+
+def test_every_learned_step_of_every_plan_is_a_sample() -> None:
+    state, sample, batch = known()
+    states = batch.aux["states"][0]  # [N, K' + 1, H, A]
+    for i in (0, 7, N - 1):
+        for k in range(LEARNED):
+            row = i * LEARNED + k
+            np.testing.assert_array_equal(sample.x[row], states[i, k])
+            np.testing.assert_array_equal(sample.after[row], states[i, k + 1])
+            assert (sample.rung[row], sample.old[row]) == (k, batch.aux["logp"][0, i, k])
+    judged = AGENT.baseline.judge(state.value, batch)
+    np.testing.assert_array_equal(sample.judged.advantage[::LEARNED], judged.advantage[0])
+
+
+def test_the_last_steps_alone_are_learned() -> None:
+    """Other parameters there leave the way to them as it was, and that way's network stays."""
+    state = begun()
+    moved = state._replace(
+        actor=state.actor._replace(params=planners.stirred(state.actor.params, 6, 0.2))
+    )
+    before, after = (plans(AGENT, x, KEY).aux["states"][0] for x in (state, moved))
+    np.testing.assert_array_equal(before[:, 0], after[:, 0])
+    assert (np.abs(before[:, 1:] - after[:, 1:]).reshape(N, LEARNED, -1).max(-1) > 1e-3).all()
+    whole = replace(AGENT, learned=K)
+    first, then = (plans(whole, x, KEY).aux["states"][0] for x in (state, moved))
+    assert np.abs(first[:, 1] - then[:, 1]).max() > 1e-3
+    batch = plans(AGENT, state, KEY)
+    new, told = jax.jit(AGENT.update)(state, batch, KEY)
+    assert told["off"] <= 1e-6  # of the first batch's first step
+    assert told["clip_fraction"] == 0
+    assert planners.same((new.first, new.scales), (state.first, state.scales))
+    assert not planners.same(new.actor.params, state.actor.params)
+    cold, _ = jax.jit(replace(AGENT, warm=1).update)(state, batch, KEY)
+    assert planners.same(cold.actor, state.actor)
+    assert not planners.same(cold.value.net.params, state.value.net.params)
+
+
+def test_judged_and_driven_there_is_no_noise_on_the_way() -> None:
+    """It begins as its base does by DDIM, in as many passes."""
+    state = begun()
+    params = AGENT.deploy(state)
+    one = jax.jit(lambda params, key: planners.drawn(AGENT.policy(False, A), params, key, N)[1])
+    calm = BASE.settled(K).policy(False, A)
+    base = jax.jit(lambda params, key: planners.drawn(calm, params, key, N)[1])
+    theirs = base({"net": state.first, "scales": state.scales}, KEY).chunk
+    np.testing.assert_allclose(one(params, KEY).chunk, theirs, atol=1e-6)
+    last = {"net": planners.stirred(state.first, 2, 0.2)}
+    assert np.abs(one(params | last, KEY).chunk - theirs).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: DPPO(BC()), "DPPO needs a diffusion, whose steps .* and BC is none"),
+        (lambda: DPPO(FlowBC()), "and FlowBC is none"),
+        (lambda: DPPO(DiffusionBC(Chunks(decay=0.1))), "was made with --agent.chunks.decay"),
+        (lambda: DPPO(learned=9), "DPPO's learned is 9; it takes a count up to passes, 5"),
+        (lambda: DPPO(base_clip=0.02), "takes a number up to clip, 0.01"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(make: Any, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        make()
