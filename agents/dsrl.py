@@ -185,7 +185,7 @@ class DSRL:
         dim = macro.window.chunk.shape[-1]
         noise, logp = self.act(state.actor.params, macro.next_seen, dim, act_key)
         deed = self.deed(state, noise, macro.next_seen, key)
-        q = self.critics.q(state.critic.slow, state.critic, macro.next_obs, deed).min(0)
+        q = self.critics.q(state.critic.slow, state.critic.obs, macro.next_obs, deed).min(0)
         alpha = jnp.exp(state.log_alpha.params) if self.entropy_backup else 0.0
         return macro.reward + macro.discount * (q - alpha * logp)
 
@@ -195,7 +195,7 @@ class DSRL:
         """By the least that critics of noise expect."""
         critic = state.critic if self.critics_of == "noise" else state.alias
         noise, logp = self.act(params, macro.window.seen, macro.window.chunk.shape[-1], key)
-        q = self.critics.q(critic.net.params, critic, macro.obs, self.told(noise)).min(0)
+        q = self.critics.q(critic.net.params, critic.obs, macro.obs, self.told(noise)).min(0)
         loss = (jnp.exp(state.log_alpha.params) * logp - q).mean()
         return loss, {"actor_loss": loss, "entropy": -logp.mean()}
 
@@ -219,7 +219,7 @@ class DSRL:
         plan = macro.window.chunk
         chosen = jax.random.normal(noise_key, self.told(plan).shape)
         deed = self.deed(state, jnp.broadcast_to(chosen, plan.shape), macro.window.seen, key)
-        worth = self.critics.q(state.critic.net.params, state.critic, macro.obs, deed)
+        worth = self.critics.q(state.critic.net.params, state.critic.obs, macro.obs, deed)
         alias, metrics = self.critics.step(state.alias, macro.obs, chosen, worth)
         return alias, {"alias_loss": metrics["critic_loss"]}
 

@@ -102,7 +102,7 @@ class FQL:
 
     def q(self, params: Params, state: State, obs: Array, plan: Array) -> Array:
         """Every critic's value [E, B] of what is done of plans [B, H, A]."""
-        return self.critics.q(params, state.critic, obs, plan[:, : self.chunks.execute])
+        return self.critics.q(params, state.critic.obs, obs, plan[:, : self.chunks.execute])
 
     def backup(self, state: State, macro: Macro, key: Key) -> Array:
         """Target [B]: what the student plans next is worth to the target critics."""
@@ -143,8 +143,5 @@ class FQL:
     def observe(self, state: State, seen: Transition) -> State:
         """With fresh transitions [T, N, ...] counted in the statistics; a flow goes on measuring by
         what it saw first."""
-        fresh, scales = self.base.observe(state.base, seen).scales, state.base.scales
-        first = scales.obs.count < 1
-        scales = jax.tree.map(lambda new, old: jnp.where(first, new, old), fresh, scales)
-        base = state.base._replace(scales=scales)
+        base = chunks.measured(self.base, state.base, seen)
         return state._replace(base=base, critic=self.critics.observe(state.critic, seen))

@@ -29,7 +29,7 @@ PAGES, EQUATIONS = ROOT / "docs" / "algorithms", ROOT / "docs" / "equations"
 SUITES = "gym", "quadruped", "offline", "offline_to_online", "imitation", "residual", "published"
 LINK = "../../benchmarks/suites"
 OFFLINE = "bc", "flow_bc", "diffusion_bc", "td3_bc", "rebrac", "iql", "cql", "awac", "dvl"
-FINETUNED, FINETUNED_PPO = ("dsrl",), ("reinflow", "dppo")
+FINETUNED, FINETUNED_PPO = ("dsrl", "qc"), ("reinflow", "dppo")
 
 
 class Page(NamedTuple):

@@ -96,6 +96,13 @@ def counted(before: Scales, seen: Transition) -> Scales:
     return Scales(obs, norm.update(before.action, seen.action))
 
 
+def measured(agent: Any, state: Any, seen: Transition) -> Any:
+    """An imitator's state with transitions [T, N, ...] counted in its scales, if these are none."""
+    fresh, first = agent.observe(state, seen).scales, state.scales.obs.count < 1
+    pick = lambda new, old: jnp.where(first, new, old)  # noqa: E731
+    return state._replace(scales=jax.tree.map(pick, fresh, state.scales))
+
+
 def unit(stats: norm.Stats) -> tuple[Array, Array]:
     """Mean and std [A] of actions."""
     return stats.mean, jnp.maximum(jnp.sqrt(stats.var), LEAST)

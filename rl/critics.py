@@ -58,18 +58,18 @@ class Critics:
         params = jax.vmap(self.net.init, (0, None, None))(keys, obs, given.reshape(-1))
         return Critic(trainable(params, self.tx), params, norm.init(obs))
 
-    def q(self, params: Params, critic: Critic, obs: Array, given: Array) -> Array:
+    def q(self, params: Params, stats: norm.Stats, obs: Array, given: Array) -> Array:
         """The value [E, B] that each set of `params` gives what is judged [B, ...]; `obs` [B, O] is
         as it was seen."""
-        seen = norm.normalise(critic.obs, obs) if self.normalise else obs
+        seen = norm.normalise(stats, obs) if self.normalise else obs
         flat = given.reshape(len(given), -1)
         return jax.vmap(lambda params: apply(self.net, params, seen, flat)[..., 0])(params)
 
     def loss(
-        self, params: Params, critic: Critic, obs: Array, given: Array, target: Array
+        self, params: Params, stats: norm.Stats, obs: Array, given: Array, target: Array
     ) -> tuple[Array, Metrics]:
         """Mean squared error over ensemble and batch; `target` is [B], or [E, B] one for each."""
-        q = self.q(params, critic, obs, given)
+        q = self.q(params, stats, obs, given)
         loss = ((q - target) ** 2).mean()
         return loss, {"critic_loss": loss, "q": q.mean()}
 
@@ -77,7 +77,7 @@ class Critics:
         self, critic: Critic, obs: Array, given: Array, target: Array
     ) -> tuple[Critic, Metrics]:
         """A step of its loss, and its targets' share of it."""
-        net, metrics = descend(self.tx, self.loss, critic.net, critic, obs, given, target)
+        net, metrics = descend(self.tx, self.loss, critic.net, critic.obs, obs, given, target)
         slow = optax.incremental_update(net.params, critic.slow, self.tau)
         return critic._replace(net=net, slow=slow), metrics
 

@@ -52,7 +52,7 @@ def forward(params: Any, x: np.ndarray) -> np.ndarray:
 def test_every_critic_values_plans_for_itself(normalise: bool) -> None:
     critics = Critics(hidden=(8, 7), count=E, normalise=normalise)
     critic = begun(critics)
-    q = critics.q(critic.net.params, critic, OBS, PLANS)
+    q = critics.q(critic.net.params, critic.obs, OBS, PLANS)
     assert q.shape == (E, B)
     mean, var = ppo.pooled_moments(np.asarray(STEPS.obs["critic"]))
     seen = (np.asarray(OBS) - mean) / np.sqrt(var + 1e-8) if normalise else np.asarray(OBS)
@@ -64,7 +64,7 @@ def test_every_critic_values_plans_for_itself(normalise: bool) -> None:
         if leaf.std() > 0:  # a kernel
             assert len(np.unique(np.asarray(leaf).reshape(E, -1), axis=0)) == E
     assert np.abs(np.diff(q, axis=0)).min(0).max() > 0.01
-    flat = critics.q(critic.net.params, critic, OBS, PLANS.reshape(B, -1))
+    flat = critics.q(critic.net.params, critic.obs, OBS, PLANS.reshape(B, -1))
     np.testing.assert_array_equal(q, flat)
 
 
@@ -83,8 +83,8 @@ def test_what_is_seen_is_counted_as_the_critic_sees_it() -> None:
 
 def test_the_loss_is_the_oracles() -> None:
     critic, target = begun(), drawn(B)
-    q = np.asarray(CRITICS.q(critic.net.params, critic, OBS, PLANS))
-    loss = partial(CRITICS.loss, critic.net.params, critic, OBS, PLANS)
+    q = np.asarray(CRITICS.q(critic.net.params, critic.obs, OBS, PLANS))
+    loss = partial(CRITICS.loss, critic.net.params, critic.obs, OBS, PLANS)
     got, metrics = loss(target)
     assert abs(float(got) - finetune.critic_loss(q, target)) < 1e-5
     assert float(metrics["critic_loss"]) == float(got)
@@ -116,7 +116,7 @@ def test_a_step_descends_and_targets_follow(shape: tuple[int, ...]) -> None:
     for _ in range(300):
         after, metrics = step(after, OBS, PLANS, target)
     assert float(metrics["critic_loss"]) < 0.01 * float(first["critic_loss"])
-    q = CRITICS.q(after.net.params, after, OBS, PLANS)
+    q = CRITICS.q(after.net.params, after.obs, OBS, PLANS)
     np.testing.assert_allclose(q, jnp.broadcast_to(target, (E, B)), atol=0.2)
 
 

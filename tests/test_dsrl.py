@@ -30,7 +30,7 @@ def known(agent: DSRL = AGENT) -> tuple[Any, Any]:
 
     def centred(critic: Any, macro: Any, given: jax.Array) -> Any:
         nets = critic.net.params, critic.slow
-        net, slow = (level(x, CRITICS.q(x, critic, macro.obs, given)) for x in nets)
+        net, slow = (level(x, CRITICS.q(x, critic.obs, macro.obs, given)) for x in nets)
         return critic._replace(net=critic.net._replace(params=net), slow=slow)
 
     state = agent.init(KEY, OBS, ACTION, planners.learned(agent.base))
@@ -172,7 +172,7 @@ def test_the_actors_and_the_temperatures_losses_are_the_oracles(critics_of: Any)
 
     def outputs(params: Any) -> tuple[jax.Array, jax.Array]:
         noise, logp = agent.act(params, macro.window.seen, A, KEY)
-        return logp, CRITICS.q(critic.net.params, critic, macro.obs, noise)
+        return logp, CRITICS.q(critic.net.params, critic.obs, macro.obs, noise)
 
     held(loss, params, (state, macro, KEY), outputs, by_hand,
          {"the worst noise": lambda logp, q: by_hand(logp, -q)})  # fmt: skip

@@ -34,7 +34,7 @@ def known() -> tuple[Any, Any, Any]:
     fast = state.base.net._replace(params=planners.stirred(state.base.slow, 6))
     critic, given = planners.apart(state.critic, 11), macro.window.chunk[:, :2]
     nets = critic.net.params, critic.slow
-    net, slow = (level(x, CRITICS.q(x, critic, macro.obs, given)) for x in nets)
+    net, slow = (level(x, CRITICS.q(x, critic.obs, macro.obs, given)) for x in nets)
     student = state.student._replace(params=planners.stirred(state.student.params, 5))
     critic = critic._replace(net=critic.net._replace(params=net), slow=slow)
     state = state._replace(base=state.base._replace(net=fast), student=student, critic=critic)
@@ -79,7 +79,7 @@ def test_targets_are_the_oracles(least: Any) -> None:
 def test_the_critics_loss_is_the_oracles() -> None:
     (state, macro, _), by_hand, stats = known(), oracle.critic_loss, known()[0].critic.obs
     y = jnp.asarray(np.random.default_rng(2).normal(size=B), "f4")
-    rest = state.critic, macro.obs, macro.window.chunk[:, :2]
+    rest = stats, macro.obs, macro.window.chunk[:, :2]
     params, loss = state.critic.net.params, jax.jit(CRITICS.loss)
     q = planners.q64(params, stats, *rest[1:])
     raw = replace(CRITICS, normalise=False).q(params, *rest)
@@ -159,7 +159,7 @@ def test_all_step_as_they_were_and_the_flow_knows_nothing_of_values() -> None:
     def apiece(state: Any, macro: Any) -> Any:
         base_key, next_key, key = jax.random.split(KEY, 3)
         rest = macro.obs, macro.window.chunk[:, :2], agent.backup(state, macro, next_key)
-        _, told = agent.critics.loss(state.critic.net.params, state.critic, *rest)
+        _, told = agent.critics.loss(state.critic.net.params, state.critic.obs, *rest)
         loss = agent.student_loss(state.student.params, state, macro, key)[0]
         return agent.base.update(state.base, batch, base_key)[0], told | {"student_loss": loss}
 
