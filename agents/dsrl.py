@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 from tyro.conf import Suppress
 
-from rl import chunks, samples
+from rl import chunks, samples, temperature
 from rl.chunks import Chunks, Macro
 from rl.critics import Critic, Critics
 from rl.executors import Queue
@@ -111,15 +111,15 @@ class DSRL:
         Until it has learned the base acts, of noise from N(0, 1).  To learn of noise, it tells that
         of the plan in hand, and whether this is a new one.
         """
-        shape = self.chunks.horizon, action_dim
+        shape, tells = (self.chunks.horizon, action_dim), explore and self.critics_of == "noise"
 
         def plan(params: Params, seen: Array, key: Key) -> Array:
             drawn_key, noise_key, key = jax.random.split(key, 3)
             mean, std = chunks.unit(params["scales"].action)
             mode, log_std = apply(self.actor(action_dim), params["actor"], seen.reshape(-1))
             raw = tanh_normal(drawn_key, mode, log_std)[0] if explore else jnp.tanh(mode)
-            noise = jax.random.normal(noise_key, self.chosen(action_dim))
-            noise = jnp.broadcast_to(noise, shape)
+            drawn = jax.random.normal(noise_key, self.chosen(action_dim))
+            noise = jnp.broadcast_to(drawn, shape)
             noise = jnp.where(params["steered"], self.whole(raw[None], action_dim)[0], noise)
             plans = self.made(params["base"], noise[None], seen[None], key)
             return jnp.concatenate([mean + std * plans[0], noise], -1)
@@ -132,20 +132,18 @@ class DSRL:
         def step(params: Params, carry: Queue, obs: Obs, key: Key) -> tuple[Array, Queue, Any]:
             both, carry, _ = acting.step(params, carry, obs, key)
             told = {"noise": carry.chunk[:, action_dim:], "begins": carry.t == 0}
-            wanted = explore and self.critics_of == "noise"
-            return both[:action_dim], carry, told if wanted else ()
+            return both[:action_dim], carry, told if tells else ()
 
         return acting._replace(step=step)
 
     def beginner(self, state: State, action_dim: int) -> tuple[Policy, Params]:
         """Who acts before it has learned: the base, and it tells of its noise."""
-        unsteered = self.deploy(state) | {"steered": jnp.bool(False)}
-        return self.policy(True, action_dim), unsteered
+        return self.policy(True, action_dim), self.deploy(state) | {"steered": jnp.bool(False)}
 
     def deploy(self, state: State) -> Params:
         """All a policy needs: the base's parameters, the actor's, and what the base measures by."""
-        own = {"actor": state.actor.params, "steered": state.steered}
-        return own | {"base": state.base, "scales": state.base["scales"]}
+        parts = {"base": state.base, "scales": state.base["scales"], "steered": state.steered}
+        return parts | {"actor": state.actor.params}
 
     def made(self, base: Params, noise: Array, seen: Array, key: Key) -> Array:
         """What the base makes of noise [B, H, A], the same each time; no gradient passes."""
@@ -199,11 +197,6 @@ class DSRL:
         loss = (jnp.exp(state.log_alpha.params) * logp - q).mean()
         return loss, {"actor_loss": loss, "entropy": -logp.mean()}
 
-    def alpha_loss(self, log_alpha: Array, entropy: Array, wanted: float) -> tuple[Array, Metrics]:
-        alpha = jnp.exp(log_alpha)
-        loss = alpha * (entropy - wanted)
-        return loss, {"alpha_loss": loss, "alpha": alpha}
-
     def begun(self, steps: Transition) -> Transition:
         """Windows [B, L, ...] from where a plan begins, `execute` - 1 shorter, if that is asked."""
         if self.critics_of == "aliased":
@@ -241,14 +234,13 @@ class DSRL:
     def update(self, state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:
         """`delay` steps of the critics, one on each window batch [delay, B, ...], then one of actor
         and temperature on the last."""
-        critic_key, key = jax.random.split(key)
-        keys = jax.random.split(critic_key, self.delay)
-        state, (macros, m1) = jax.lax.scan(self.learn, state, (batch, keys))
+        *keys, key = jax.random.split(key, self.delay + 1)
+        state, (macros, m1) = jax.lax.scan(self.learn, state, (batch, jnp.stack(keys)))
         last = jax.tree.map(lambda x: x[-1], macros)
         actor, m2 = descend(self.tx, self.actor_loss, state.actor, state, last, key)
         rows, columns = self.chosen(batch.action.shape[-1])
         wanted = self.target_entropy * rows * columns
-        log_alpha, m3 = descend(self.tx, self.alpha_loss, state.log_alpha, m2["entropy"], wanted)
+        log_alpha, m3 = descend(self.tx, temperature.loss, state.log_alpha, m2["entropy"], wanted)
         state = state._replace(actor=actor, log_alpha=log_alpha, steered=jnp.bool(True))
         return state, jax.tree.map(jnp.mean, m1) | m2 | m3
 

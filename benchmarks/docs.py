@@ -29,7 +29,7 @@ PAGES, EQUATIONS = ROOT / "docs" / "algorithms", ROOT / "docs" / "equations"
 SUITES = "gym", "quadruped", "offline", "offline_to_online", "imitation", "residual", "published"
 LINK = "../../benchmarks/suites"
 OFFLINE = "bc", "flow_bc", "diffusion_bc", "td3_bc", "rebrac", "iql", "cql", "awac", "dvl"
-FINETUNED, FINETUNED_PPO = ("dsrl", "qc"), ("reinflow", "dppo")
+FINETUNED, FINETUNED_PPO = ("dsrl", "expo", "qc"), ("reinflow", "dppo")
 
 
 class Page(NamedTuple):
@@ -59,6 +59,7 @@ class Page(NamedTuple):
         """The commands of its experiment's docstring, with its agent."""
         doc = getdoc(import_module(f"experiments.{self.experiment}")) or ""
         found = re.findall(r"python -m experiments\..*", doc)
+        found = [x for x in found if self.agent and f"--agent {self.agent} " in x] or found
         return [re.sub(r"--agent \w+", " ".join(self.words) or r"\g<0>", x) for x in found]
 
 
@@ -89,8 +90,7 @@ def main(args: Args) -> None:
     if not args.results.is_dir():
         raise ValueError(f"--results {args.results}: there is no such directory.")
     found = measured(args.results)
-    texts = {"README": index(found)}
-    texts |= {name: text(page, found.get(name, {})) for name, page in NAMED.items()}
+    texts = {"README": index(found)} | {n: text(p, found.get(n, {})) for n, p in NAMED.items()}
     paths = {PAGES / f"{name}.md": said for name, said in texts.items()}
     if args.check:
         for path, said in paths.items():
@@ -158,7 +158,7 @@ def commands(page: Page) -> str:
     """How to train, go on, look at it and drive it."""
     out, program = page.args.out, f"python -m experiments.{page.experiment}"
     lines = [*page.examples, f"{program} --resume {out}  # goes on with a run that was stopped"]
-    lines += [f"python -m experiments.play {out}  # its return over fixed starts, and a video"]
+    lines.append(f"python -m experiments.play {out}  # its return over fixed starts, and a video")
     if page.args.env.spec.command:
         lines += [f"python -m experiments.drive {out}  # its artefact on a simulated robot"]
         lines += [f"python -m benchmarks.walking {out} --kicked"]

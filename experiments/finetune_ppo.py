@@ -2,6 +2,7 @@
 noise to plan.
 
 python -m experiments.finetune_ppo --agent reinflow --base runs/flow --env.rewards sparse
+python -m experiments.finetune_ppo --agent dppo --base runs/diffusion --env.rewards sparse
 
 One step of training is a plan; the steps by which it is drawn have likelihoods: those of a flow
 (agents/reinflow.py) and of a diffusion (agents/dppo.py).

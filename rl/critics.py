@@ -30,7 +30,7 @@ class Critics:
     """Hyperparameters of such an ensemble."""
 
     hidden: tuple[int, ...] = (256, 256)
-    count: int = 2
+    count: int = 2  # of them
     lr: float = 3e-4
     tau: float = 0.005  # share of them that targets take on a step
     normalise: bool = True  # observations, by running statistics

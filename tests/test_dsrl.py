@@ -11,7 +11,7 @@ import pytest
 
 from agents.dsrl import DSRL
 from agents.flow_bc import FlowBC
-from rl import chunks
+from rl import chunks, temperature
 from rl.generative import Flow
 from tests import planners
 from tests.learners import f64, held, level
@@ -177,8 +177,8 @@ def test_the_actors_and_the_temperatures_losses_are_the_oracles(critics_of: Any)
     held(loss, params, (state, macro, KEY), outputs, by_hand,
          {"the worst noise": lambda logp, q: by_hand(logp, -q)})  # fmt: skip
     now = jnp.log(0.4)
-    cooler, _ = agent.alpha_loss(now, metrics["entropy"], -2.0)
+    cooler, _ = temperature.loss(now, metrics["entropy"], -2.0)
     right = oracle.temperature_loss(now, logp, -2.0)
     told_apart(cooler, right, {"upwards": -right, "no alpha": right / 0.4})
-    slope = jax.grad(lambda x: agent.alpha_loss(x, metrics["entropy"], -2.0)[0])(now)
+    slope = jax.grad(lambda x: temperature.loss(x, metrics["entropy"], -2.0)[0])(now)
     told_apart(slope, right, {"of alpha": right / 0.4})

@@ -23,7 +23,9 @@ ON = [*QUICK, "--steps", "512", "--num-envs", "4", "--unroll", "16", "--agent.pa
       "--agent.minibatches", "2", "--agent.epochs", "1", "--agent.warm", "1",
       "--agent.baseline.hidden", "8"]  # fmt: skip
 WORDS = {
-    "fql": OFF, "qc": [*OFF, "--agent.candidates", "2"], "dsrl": [*OFF, "--agent.hidden", "8", "--agent.delay", "2"],
+    "fql": OFF, "qc": [*OFF, "--agent.candidates", "2"],
+    "expo": [*OFF, "--agent.hidden", "8", "--agent.delay", "2", "--agent.candidates", "2"],
+    "dsrl": [*OFF, "--agent.hidden", "8", "--agent.delay", "2"],
     "noise": [*OFF, "--agent.hidden", "8", "--agent.delay", "2", "--agent.critics-of", "noise"],
     "reinflow": ON, "dppo": [*ON, "--agent.learned", "1"],
 }  # fmt: skip
@@ -69,7 +71,9 @@ def run(name: str, base: Path, *more: str) -> None:
     module.main(cli.parse(module.Args, words_of(name, base, *more)))
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("fql", "noise", "dppo", "qc")]
+SLOW = [
+    pytest.param(name, marks=pytest.mark.slow) for name in ("fql", "noise", "dppo", "qc", "expo")
+]
 
 
 @pytest.mark.parametrize("name", ["dsrl", "reinflow", *SLOW])
@@ -136,7 +140,7 @@ def test_a_diffusion_is_steered(diffusion: Path, tmp_path: Path) -> None:
     [
         ("fql", ["--env", "Hopper-v5"], "another observation, normaliser, action, rate"),
         ("dsrl", ["--agent", "sac"], "SAC learns above no base; DSRL does"),
-        ("dsrl", ["--agent", "resfit"], "ResFiT is not fine-tuned here: dsrl, fql, qc are"),
+        ("dsrl", ["--agent", "resfit"], "ResFiT is not fine-tuned here: dsrl, expo, fql, qc are"),
         ("reinflow", ["--agent", "dsrl"], "DSRL is not fine-tuned by PPO: dppo, reinflow are"),
         ("fql", ["--mix", "1", "--data", "{data}"], "--mix is 1.0"),
         ("fql", ["--data", "{none}"], "there is no such file"),
