@@ -28,7 +28,7 @@ def offline(args: Args) -> list[Measurement]:
     found = []
     for name, script, agents in (
         ("jax-corl", "jax_corl.py", CORL), ("unifloral", "unifloral.py", UNIFLORAL),
-        ("fql", "fql.py", ("fql",)),
+        ("fql", "fql.py", ("fql",) * (args.learners == 1)),  # its update knows no seeds
     ):  # fmt: skip
         for agent in agents:
             run, mine = (functools.partial(f, *x) for f, x in (
