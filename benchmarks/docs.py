@@ -26,7 +26,8 @@ from rl import stats
 
 PAGES, EQUATIONS = ROOT / "docs" / "algorithms", ROOT / "docs" / "equations"
 # The first with an agent of a page's name draws it.
-SUITES = "gym", "quadruped", "offline", "offline_to_online", "imitation", "residual", "published"
+SUITES = ("gym", "quadruped", "offline", "offline_to_online", "imitation", "residual", "finetune",
+          "published")  # fmt: skip
 LINK = "../../benchmarks/suites"
 OFFLINE = "bc", "flow_bc", "diffusion_bc", "td3_bc", "rebrac", "iql", "cql", "awac", "dvl"
 FINETUNED, FINETUNED_PPO = ("dsrl", "expo", "qc"), ("reinflow", "dppo")
@@ -192,8 +193,7 @@ def curve(page: Page, tasks: dict[str, list[Result]]) -> str:
 
 def ends(tasks: dict[str, list[Result]]) -> str:
     """What the policies came to at the end, as a table."""
-    lines = ["| task | seeds | steps | return at the end | 95% interval | commit |"]
-    lines += ["|---|---|---|---|---|---|"]
+    lines = ["| task | seeds | steps | at the end | 95% interval | commit |", "|---" * 6 + "|"]
     for task, seeds in tasks.items():
         returns = np.array([[np.mean(x.final)] for x in seeds])
         low, high = stats.interval_of_mean(returns)[:, 0]
