@@ -19,7 +19,7 @@ from rl.chunks import Chunks, Scales
 from rl.diffusion import Diffusion
 from rl.generative import Bounds
 from rl.policy import Policy, memoryless
-from rl.train import Trainable, descend, sound, trainable
+from rl.train import Trainable, sound, trainable
 from rl.types import Array, Key, Metrics, Obs, Params, Transition
 
 LIMITS = -5.0, 2.0  # of the log-density of a number
@@ -202,16 +202,4 @@ class DPPO:
 
     def update(self, state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:
         """All epochs on one batch of plans [T, N, ...] of `planner`."""
-        judged = self.baseline.judge(state.value, batch)
-        sample, cold = self.sample(state, batch, judged), state.updates < self.warm
-
-        def step(state: State, few: Sample) -> tuple[State, Metrics]:
-            actor, m1 = descend(self.tx, self.loss, state.actor, state, few)
-            actor = jax.tree.map(lambda new, old: jnp.where(cold, old, new), actor, state.actor)
-            value, m2 = self.baseline.step(state.value, few.judged.known, few.judged.target)
-            return state._replace(actor=actor, value=value), m1 | m2
-
-        state, metrics = baseline.epochs(step, state, sample, key, self.epochs, self.minibatches)
-        value = self.baseline.observe(state.value, batch, judged)
-        state = state._replace(value=value, updates=state.updates + 1)
-        return state, metrics | {"target": judged.returns.mean()}
+        return baseline.improve(self, state, batch, key)

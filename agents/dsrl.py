@@ -206,7 +206,7 @@ class DSRL:
         rows = first[:, None] + jnp.arange(length - self.chunks.execute + 1)
         return jax.tree.map(jax.vmap(lambda x, i: x[i]), steps, jax.tree.map(lambda _: rows, steps))
 
-    def named(self, state: State, macro: Macro, key: Key) -> tuple[Critic, Metrics]:
+    def taught(self, state: State, macro: Macro, key: Key) -> tuple[Critic, Metrics]:
         """A step of the critics of noise: it is worth what the base makes of it."""
         noise_key, key = jax.random.split(key)
         plan = macro.window.chunk
@@ -227,7 +227,7 @@ class DSRL:
         critic, metrics = self.critics.step(state.critic, macro.obs, given, target)
         state = state._replace(critic=critic)
         if self.critics_of == "aliased":
-            alias, more = self.named(state, macro, key)
+            alias, more = self.taught(state, macro, key)
             state, metrics = state._replace(alias=alias), metrics | more
         return state, (macro, metrics)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 
 from rl import chunks, guidance, norm
-from rl.chunks import Chunks, Macro
+from rl.chunks import Chunks, Draw, Macro
 from rl.critics import Critic, Critics
 from rl.policy import Policy
 from rl.train import sound
@@ -68,7 +68,7 @@ class QC:
         return State(flow, self.critics.init(key, seen.reshape(-1), done))
 
     @property
-    def best(self) -> guidance.Draw:
+    def best(self) -> Draw:
         """The best of some plans, by what critics expect on average, of `deploy`'s parameters."""
         worth = lambda params, *what: self.q(params["critic"], *what).mean(0)  # noqa: E731
         return guidance.best_of(self.base.settled(self.passes).draw, worth, self.candidates)

@@ -20,7 +20,7 @@ from rl.chunks import Chunks, Scales
 from rl.generative import Flow, Spread
 from rl.nets import MLP, apply
 from rl.policy import Policy, memoryless
-from rl.train import Trainable, descend, sound, trainable
+from rl.train import Trainable, sound, trainable
 from rl.types import Array, Key, Metrics, Obs, Params, Transition
 
 
@@ -189,21 +189,12 @@ class ReinFlow:
         flow, key = self.base.settled(self.passes), jax.random.key(0)
         return flow.draw(given, batch.states[:, 0], batch.seen, key, ends)
 
-    def update(self, state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:
-        """All epochs on one batch of plans [T, N, ...] of `planner`."""
-        judged = self.baseline.judge(state.value, batch)
+    def sample(self, state: State, batch: Transition, judged: Judged) -> Sample:
+        """Every plan of [T, N, ...], flat [T * N, ...]."""
         seen = norm.normalise(state.scales.obs, samples.views(batch.obs).policy)
         sample = Sample(seen, batch.aux["states"], batch.aux["logp"], judged)
-        sample = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), sample)
-        cold = state.updates < self.warm
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), sample)
 
-        def step(state: State, few: Sample) -> tuple[State, Metrics]:
-            actor, m1 = descend(self.tx, self.loss, state.actor, state, few)
-            actor = jax.tree.map(lambda new, old: jnp.where(cold, old, new), actor, state.actor)
-            value, m2 = self.baseline.step(state.value, few.judged.known, few.judged.target)
-            return state._replace(actor=actor, value=value), m1 | m2
-
-        state, metrics = baseline.epochs(step, state, sample, key, self.epochs, self.minibatches)
-        value = self.baseline.observe(state.value, batch, judged)
-        state = state._replace(value=value, updates=state.updates + 1)
-        return state, metrics | {"target": judged.returns.mean()}
+    def update(self, state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:
+        """All epochs on one batch of plans [T, N, ...] of `planner`."""
+        return baseline.improve(self, state, batch, key)

@@ -22,8 +22,8 @@ from experiments import base, cli, host
 from experiments.base import Base
 from experiments.finetune import able, compare
 from experiments.host import Course, Plan, Run
-from experiments.ppo import MOST_PER_PHASE, PHASES
-from rl import memory, rollout
+from experiments.ppo import MOST_PER_PHASE, PHASES, groups
+from rl import rollout
 from rl.planned import Planned
 from rl.types import Key, Metrics, PyTree
 
@@ -120,18 +120,7 @@ def check(args: Args, env: Simulation) -> list[Args]:
         collected = rollout.collect(world(args, env), policy, params, run.worlds, key, args.unroll)
         return run, collected[1]
 
-    key = jax.random.key(0)
-    run, seen = jax.eval_shape(once, key)
-    parts = host.groups(
-        args,
-        4 * memory.size(run, seen),  # the batch, its samples, both shuffled
-        f"{args.num_envs:,} worlds x {args.unroll} plans",
-        "lower --num-envs or --unroll",
-    )
-    jax.eval_shape(
-        args.agent.update, run.learner, seen, key
-    )  # says what its batch is too small for
-    return parts
+    return groups(args, once, "plans")
 
 
 if __name__ == "__main__":

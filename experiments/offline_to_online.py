@@ -108,8 +108,7 @@ def iterate(args: Args, env: Simulation, run: Run, data: Sources) -> tuple[Run, 
     ]
     if shared(args):
         parts.append(recorded(args, data[0], keys[2], math.prod(shape) * shared(args)))
-    split = [jax.tree.map(lambda x: x.reshape(*shape, -1, *x.shape[1:]), part) for part in parts]
-    batch = jax.tree.map(lambda *xs: jnp.concatenate(xs, 2), *split)  # every update sees both
+    batch = mixed(parts, shape)
 
     def update(learner: PyTree, now: tuple[Transition, Key]) -> tuple[PyTree, Metrics]:
         return args.agent.update(learner, *now)
@@ -133,6 +132,12 @@ def recorded(args: Args, source: Source, key: Key, count: int) -> Transition:
     """The same of the data."""
     found = sampling.sample(source, key, count, window(args))
     return found if calibrated(args) else found._replace(aux=())
+
+
+def mixed(parts: list[Transition], shape: tuple[int, int]) -> Transition:
+    """Windows of several kinds as batches [*shape, B, n, ...], of which each has some of every."""
+    split = [jax.tree.map(lambda x: x.reshape(*shape, -1, *x.shape[1:]), part) for part in parts]
+    return jax.tree.map(lambda *xs: jnp.concatenate(xs, 2), *split)
 
 
 def shared(args: Any) -> int:
@@ -190,24 +195,31 @@ def main(args: Args) -> None:
     host.train(parts, env, lambda part: course(part, env, data, begins.of(args, part)))
 
 
+def check_data(args: Any, data: Dataset | None, without: str) -> None:
+    """Raise ValueError unless each batch has a share of the data, if there are any, which fit in
+    memory and can be drawn from."""
+    if data is None:
+        return
+    if not 0 < shared(args) < args.batch_size:
+        raise ValueError(
+            f"--mix is {args.mix}; it takes a share above 0 and below 1, of which a batch of "
+            f"{args.batch_size} has a step of each. Without --data {without}."
+        )
+    memory.require(2 * data.size, f"{args.data}", "take a part of it")
+    args.sampler.weights(data)
+
+
 def check(args: Args, env: Simulation, data: Dataset | None) -> list[Args]:
     """Refuse what makes no sense, before anything is made; seeds in groups that fit in memory."""
     cli.at_least(1, args, "steps", "seeds", "num_envs", "updates_per_step", "batch_size")
     cli.at_least(1, args, "n_step", "buffer_size", "eval_episodes")
     cli.at_least(0, args, "learning_starts", "evals", "save_s")
     offline.check_agent(args.agent)
-    if args.data and not 0 < shared(args) < args.batch_size:
-        raise ValueError(
-            f"--mix is {args.mix}; it takes a share above 0 and below 1, of which a batch of "
-            f"{args.batch_size} has a step of each. Without --data nothing is retained."
-        )
+    check_data(args, data, "nothing is retained")
     if args.data is None and args.start_from is None:
         raise ValueError("There is nothing to begin with: name a run with --start-from, or --data.")
     first = first_rows(args)
     room(args, env, first)
-    memory.require(2 * data.size if data else 0, f"{args.data}", "take a part of it")
-    if data:
-        args.sampler.weights(data)
     least = replace(args, buffer_size=first * args.num_envs)
 
     def once(key: Key) -> Transition:

@@ -4,6 +4,7 @@ python -m experiments.ppo --env HalfCheetah-v5 --steps 1000000 --seeds 3
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -135,12 +136,18 @@ def check(args: Args, env: Env) -> list[Args]:
         policy, params = explorer(args, env), args.agent.deploy(run.learner)
         return run, rollout.collect(env, policy, params, run.worlds, key, args.unroll)[1]
 
+    return groups(args, once)
+
+
+def groups(args: Any, once: Callable[[Key], Any], what: str = "steps") -> list[Any]:
+    """Seeds in groups that fit in memory, each with what it carries and a batch, as `once` gives
+    them of a key."""
     key = jax.random.key(0)
     run, seen = jax.eval_shape(once, key)
     parts = host.groups(
         args,
         4 * memory.size(run, seen),  # the batch, its samples, both shuffled
-        f"{args.num_envs:,} worlds x {args.unroll} steps",
+        f"{args.num_envs:,} worlds x {args.unroll} {what}",
         "lower --num-envs or --unroll",
     )
     jax.eval_shape(

@@ -23,7 +23,7 @@ from experiments import base, cli, host, offline
 from experiments.base import Base
 from experiments.host import Course
 from experiments.off_policy import first_rows, groups, pace, plan, room
-from experiments.offline_to_online import shared, valued
+from experiments.offline_to_online import check_data, mixed, shared, valued
 from rl import buffer, memory, norm, residual, rollout
 from rl.data import npz, sampling
 from rl.data.dataset import Dataset
@@ -125,8 +125,7 @@ def iterate(args: Args, env: Simulation, run: Run, data: Sources) -> tuple[Run, 
     if data:
         some = math.prod(shape) * shared(args)
         parts.append(sampling.sample(data[0], keys[2], some, args.n_step)._replace(aux=()))
-    split = [jax.tree.map(lambda x: x.reshape(*shape, -1, *x.shape[1:]), part) for part in parts]
-    batch = jax.tree.map(lambda *xs: jnp.concatenate(xs, 2), *split)  # every update sees both
+    batch = mixed(parts, shape)
 
     def update(learner: PyTree, now: tuple[Transition, Key]) -> tuple[PyTree, Metrics]:
         return args.agent.update(learner, *now)
@@ -189,16 +188,9 @@ def check(args: Args, env: Simulation, data: Dataset | None) -> list[Args]:
     cli.at_least(1, args, "n_step", "buffer_size", "eval_episodes")
     cli.at_least(0, args, "learning_starts", "evals", "save_s", "stir")
     offline.check_agent(args.agent)
-    if args.data and not 0 < shared(args) < args.batch_size:
-        raise ValueError(
-            f"--mix is {args.mix}; it takes a share above 0 and below 1, of which a batch of "
-            f"{args.batch_size} has a step of each. Without --data all is of the world."
-        )
+    check_data(args, data, "all is of the world")
     first = first_rows(args)
     room(args, env, first)
-    if data:
-        memory.require(2 * data.size, f"{args.data}", "take a part of it")
-        args.sampler.weights(data)
     least = replace(args, buffer_size=first * args.num_envs)
 
     def once(key: Key) -> Transition:

@@ -20,8 +20,8 @@ from envs.simulation import Simulation
 from experiments import base, cli, host
 from experiments.base import Base
 from experiments.host import Course, Plan, Run
-from experiments.ppo import MOST_PER_PHASE, PHASES
-from rl import memory, residual, rollout
+from experiments.ppo import MOST_PER_PHASE, PHASES, groups
+from rl import residual, rollout
 from rl.policy import Policy
 from rl.residual import Assisted
 from rl.types import Key, Metrics, PyTree
@@ -123,18 +123,7 @@ def check(args: Args, env: Simulation) -> list[Args]:
         )
         return run, collected[1]
 
-    key = jax.random.key(0)
-    run, seen = jax.eval_shape(once, key)
-    parts = host.groups(
-        args,
-        4 * memory.size(run, seen),  # the batch, its samples, both shuffled
-        f"{args.num_envs:,} worlds x {args.unroll} steps",
-        "lower --num-envs or --unroll",
-    )
-    jax.eval_shape(
-        args.agent.update, run.learner, seen, key
-    )  # says what its batch is too small for
-    return parts
+    return groups(args, once)
 
 
 if __name__ == "__main__":

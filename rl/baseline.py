@@ -140,3 +140,22 @@ def epochs(
 
     state, metrics = jax.lax.scan(epoch, state, jax.random.split(key, count))
     return state, jax.tree.map(jnp.mean, metrics)
+
+
+def improve(agent: Any, state: Any, batch: Transition, key: Key) -> tuple[Any, Metrics]:
+    """A state with `actor`, `value` and `updates` after all epochs on one batch [T, N, ...], by the
+    agent's `sample` and `loss`; while it is `warm` the critic alone learns."""
+    judged = agent.baseline.judge(state.value, batch)
+    cold = state.updates < agent.warm
+
+    def step(state: Any, few: Any) -> tuple[Any, Metrics]:
+        actor, m1 = descend(agent.tx, agent.loss, state.actor, state, few)
+        actor = jax.tree.map(lambda new, old: jnp.where(cold, old, new), actor, state.actor)
+        value, m2 = agent.baseline.step(state.value, few.judged.known, few.judged.target)
+        return state._replace(actor=actor, value=value), m1 | m2
+
+    sample = agent.sample(state, batch, judged)
+    state, metrics = epochs(step, state, sample, key, agent.epochs, agent.minibatches)
+    value = agent.baseline.observe(state.value, batch, judged)
+    state = state._replace(value=value, updates=state.updates + 1)
+    return state, metrics | {"target": judged.returns.mean()}

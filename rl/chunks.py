@@ -48,14 +48,19 @@ class Window(NamedTuple):
     kept: Array  # [B, H] bool: the episode had come so far
 
 
+def begun(over: Array) -> Array:
+    """Where the episode [B, 1] began that goes on after steps [B, n], of which some were `over`."""
+    rows = jnp.where(over, jnp.arange(over.shape[1]) + 1, 0)
+    return rows.max(1, initial=0, keepdims=True)
+
+
 def window(steps: Transition, history: int) -> Window:
     """Of windows [B, h - 1 + H, ...], whose present is their step h - 1: nothing of another
     episode."""
     obs, now = samples.views(steps.obs).policy, history - 1
     over = steps.terminated | steps.truncated
     length = jnp.arange(over.shape[1])
-    before = jnp.where(over[:, :now], length[:now] + 1, 0).max(1, initial=0)  # where it began
-    rows = jnp.maximum(length[:history], before[:, None])
+    rows = jnp.maximum(length[:history], begun(over[:, :now]))
     ended = jnp.cumsum(over[:, now:], 1) - over[:, now:]
     kept = ended == 0
     last = now + kept.sum(1) - 1
@@ -163,10 +168,9 @@ class Chunks:
         reward, discount, after = n_step(done, gamma)
         made = within(done).sum(1, keepdims=True)  # [B, 1]
         over = (steps.terminated | steps.truncated)[:, :now]
-        begun = jnp.where(over, jnp.arange(now) + 1, 0).max(1, initial=0)  # where the episode did
         before, later = (samples.views(x).policy for x in (steps.obs, done.next_obs))
         path = jnp.concatenate([before[:, : self.history], later], 1)
-        rows = jnp.maximum(made + jnp.arange(self.history), begun[:, None])
+        rows = jnp.maximum(made + jnp.arange(self.history), begun(over))
         seen = jnp.take_along_axis(path, rows[..., None], 1)
         first = jax.tree.map(lambda x: x[:, 0], done.obs)
         return Macro(

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rl.generative import ANYWHERE, MOST, Bounds, Field, along, logp, shaken, squared
+from rl.generative import ANYWHERE, MOST, Bounds, Field, along, shaken, squared
 from rl.train import sound
 from rl.types import Array, Key
 
@@ -126,15 +126,6 @@ class Diffusion:
 
         each = *self._stairs(), jax.random.split(key, self.steps)
         return jnp.concatenate([noise[None], jax.lax.scan(move, noise, each)[1]])
-
-    def densities(
-        self, field: Field, states: Array, least: float, bounds: Bounds = ANYWHERE
-    ) -> Array:
-        """Log-density [steps, B, ...] of every number of states that wandered, given those before
-        it."""
-        step = jax.vmap(lambda x, level, to: self.step(field, x, level, to, bounds))
-        means, stds = step(states[:-1], *self._stairs())
-        return logp(states[1:], means, jnp.maximum(along(stds, means), least))
 
     def _stairs(self) -> tuple[Array, Array]:
         """The levels [steps] that drawing comes from and goes to."""

@@ -9,10 +9,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from rl.chunks import Draw
 from rl.generative import Bounds
 from rl.types import Array, Key, Params
 
-Draw = Callable[[Params, Array, Array, Key, Bounds], Array]
 Worth = Callable[[Params, Array, Array], Array]  # [B] of plans [B, H, A] where that was seen
 
 

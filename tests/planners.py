@@ -171,6 +171,36 @@ def drawn(policy: Any, params: Any, key: jax.Array, count: int) -> tuple[jax.Arr
     return jax.vmap(step)(jax.random.split(key, count))
 
 
+def bettered(agent: Any) -> tuple[jax.Array, jax.Array]:
+    """What the base of an agent does in a bandit, and the agent after 300 updates of any action."""
+
+    def learn(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        wide = lambda key: jax.random.uniform(key, (64, A), minval=-1, maxval=1)  # noqa: E731
+
+        def step(state: Any, key: jax.Array) -> tuple[Any, Any]:
+            return agent.update(state, paid(wide(key)), key)
+
+        first = agent.init(key, OBS, ACTION)
+        state, _ = jax.lax.scan(step, first, jax.random.split(key, 300))
+        mine = drawn(agent.policy(False, A), agent.deploy(state), key, 256)[0]
+        return drawn(*agent.beginner(state, A), key, 256)[0], mine
+
+    return jax.jit(learn)(KEY)
+
+
+def plans(agent: Any, state: Any, key: jax.Array, count: int = 32) -> Transition:
+    """A batch [1, count, ...] of what its planner does, rewarded anyhow."""
+    rng = np.random.default_rng(3)
+    draw = lambda *shape: jnp.asarray(rng.normal(size=(count, *shape)), jnp.float32)  # noqa: E731
+    obs = {"policy": draw(2, SEEN), "critic": draw(KNOWN)}
+    act = jax.jit(jax.vmap(agent.planner().step, (None, None, 0, 0)))
+    plan, _, aux = act(agent.planning(state), (), obs, jax.random.split(key, count))
+    ends = jnp.asarray(rng.random((2, count)) < 0.2)
+    after = {"policy": draw(2, SEEN), "critic": draw(KNOWN)}
+    seen = Transition(obs, plan, draw(), ends[0], ends[1], after, aux)
+    return jax.tree.map(lambda x: x[None], seen)
+
+
 @dataclass(frozen=True)
 class Broad(FlowBC):
     """The flow of one Gaussian, which nothing need learn."""

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from rl import generative
 from rl.diffusion import SCHEDULES, Diffusion
 from tests.oracles import diffusion as oracle
 from tests.test_generative import DATA, KEPT, KEY, NEAR, NOISE, RNG, B, D, drawn, net
@@ -66,7 +67,10 @@ def test_a_step_and_a_chain_are_the_oracle_s(predicts: Any, eta: float, bounds: 
         for x, y in zip(found, wanted, strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
     states = diffusion.wander(net(jnp), jnp.asarray(NOISE), KEY, 0.1, bounds)
-    logp = diffusion.densities(net(jnp), states, 0.1, bounds).sum((0, 2))
+    logp = jnp.zeros(len(NOISE))
+    for (k, to), (x, after) in zip(pairwise(ladder), pairwise(states), strict=True):
+        mean, std = diffusion.step(net(jnp), x, jnp.int32(k), jnp.int32(to), bounds)
+        logp += generative.logp(after, mean, jnp.maximum(std, 0.1)).sum(1)
     told = [int(k) for k in ladder], abar, predicts
     wanted = oracle.chain_log_likelihood(net(np), np.asarray(states), *told, (eta, 0.1), bounds)
     np.testing.assert_allclose(logp, wanted, rtol=1e-4, atol=2e-3)

@@ -5,7 +5,6 @@ from functools import cache
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -22,7 +21,7 @@ from tests import planners
 from tests.learners import f64
 from tests.oracles import diffusion as denoising
 from tests.oracles import finetune as oracle
-from tests.planners import ACTION, KEY, NET, PLANS, SEEN, A, told_apart
+from tests.planners import ACTION, KEY, NET, PLANS, A, plans, told_apart
 
 K, LEARNED, N, X = 4, 3, 32, 2  # passes, of which learned; plans; actions done of each
 BASE = DiffusionBC(chunks=PLANS, net=NET, diffusion=Diffusion(8, "vp", steps=8))
@@ -31,19 +30,6 @@ AGENT = DPPO(
     base=BASE, passes=K, learned=LEARNED, baseline=VALUE, clip=0.05, base_clip=0.01,
     denoising_gamma=0.8, epochs=1, minibatches=1, warm=0,
 )  # fmt: skip
-
-
-def plans(agent: DPPO, state: Any, key: jax.Array, count: int = N) -> Transition:
-    """A batch [1, count, ...] of what its planner does, rewarded anyhow."""
-    rng = np.random.default_rng(3)
-    draw = lambda *shape: jnp.asarray(rng.normal(size=(count, *shape)), jnp.float32)  # noqa: E731
-    obs = {"policy": draw(2, SEEN), "critic": draw(planners.KNOWN)}
-    act = jax.jit(jax.vmap(agent.planner().step, (None, None, 0, 0)))
-    plan, _, aux = act(agent.planning(state), (), obs, jax.random.split(key, count))
-    ends = jnp.asarray(rng.random((2, count)) < 0.2)
-    after = {"policy": draw(2, SEEN), "critic": draw(planners.KNOWN)}
-    seen = Transition(obs, plan, draw(), ends[0], ends[1], after, aux)
-    return jax.tree.map(lambda x: x[None], seen)
 
 
 def begun(agent: DPPO = AGENT) -> Any:

@@ -120,7 +120,7 @@ def test_targets_are_the_oracles(critics_of: Any, entropy: bool) -> None:
 
 def test_each_critic_of_noise_is_taught_by_its_own_of_actions() -> None:
     state, macro = known()
-    alias, metrics = jax.jit(AGENT.named)(state, macro, KEY)
+    alias, metrics = jax.jit(AGENT.taught)(state, macro, KEY)
     noise, seen = jax.random.normal(jax.random.split(KEY)[0], (B, 3, A)), macro.window.seen
     deed = plan64(state, noise, seen)
     judge = lambda params, deed: planners.q64(params, state.critic.obs, macro.obs, deed)  # noqa: E731

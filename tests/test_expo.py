@@ -177,18 +177,6 @@ def test_it_goes_beyond_what_its_base_does() -> None:
     agent = EXPO(base=narrow, candidates=2, scale=0.5, hidden=(32,), lr=3e-3, delay=1, subset=1,
                  critics=Critics((32, 32), lr=3e-3, tau=0.05, normalise=False))  # fmt: skip
 
-    def learn(key: jax.Array) -> tuple[jax.Array, ...]:
-        first = agent.init(key, OBS, ACTION)
-        wide = lambda key: jax.random.uniform(key, (64, A), minval=-1, maxval=1)  # noqa: E731
-
-        def step(state: Any, key: jax.Array) -> tuple[Any, Any]:
-            return agent.update(state, planners.paid(wide(key)), key)
-
-        state, _ = jax.lax.scan(step, first, jax.random.split(key, 300))
-        mine = planners.drawn(agent.policy(False, A), agent.deploy(state), key, 256)[0]
-        policy, params = agent.beginner(state, A)
-        return planners.drawn(policy, params, key, 256)[0], mine
-
-    theirs, mine = jax.jit(learn)(KEY)
+    theirs, mine = planners.bettered(agent)
     assert planners.reward(theirs).mean() < -0.12
     assert planners.reward(mine).mean() > -0.05

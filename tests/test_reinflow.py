@@ -17,26 +17,13 @@ from tests import planners
 from tests.learners import f64, held
 from tests.oracles import finetune as oracle
 from tests.oracles import ppo
-from tests.planners import ACTION, FLOW, KEY, PLANS, SEEN, A, told_apart
+from tests.planners import ACTION, FLOW, KEY, PLANS, SEEN, A, plans, told_apart
 
 K, N, OBS = 4, 32, {"policy": jnp.zeros((2, SEEN)), "critic": jnp.zeros(planners.KNOWN)}
 VALUE = Baseline(hidden=(16,), gamma=0.8, lam=0.7)
 AGENT = ReinFlow(
     base=FLOW, hidden=(16,), baseline=VALUE, clip=0.05, epochs=1, minibatches=1, warm=0
 )
-
-
-def plans(agent: ReinFlow, state: Any, key: jax.Array, count: int = N) -> Transition:
-    """A batch [1, count, ...] of what its planner does, rewarded anyhow."""
-    rng = np.random.default_rng(3)
-    draw = lambda *shape: jnp.asarray(rng.normal(size=(count, *shape)), jnp.float32)  # noqa: E731
-    obs = {"policy": draw(2, SEEN), "critic": draw(planners.KNOWN)}
-    act = jax.jit(jax.vmap(agent.planner().step, (None, None, 0, 0)))
-    plan, _, aux = act(agent.planning(state), (), obs, jax.random.split(key, count))
-    ends = jnp.asarray(rng.random((2, count)) < 0.2)
-    after = {"policy": draw(2, SEEN), "critic": draw(planners.KNOWN)}
-    seen = Transition(obs, plan, draw(), ends[0], ends[1], after, aux)
-    return jax.tree.map(lambda x: x[None], seen)
 
 
 def begun(agent: ReinFlow = AGENT) -> Any:

@@ -19,8 +19,8 @@ from rl.generative import Shortcut
 from rl.train import descend
 from tests import planners
 from tests.learners import f64
-from tests.planners import ACTION, KEY, A
-from tests.test_reinflow import AGENT, K, N, begun, ends_of, plans, sampled
+from tests.planners import ACTION, KEY, A, plans
+from tests.test_reinflow import AGENT, K, N, begun, ends_of, sampled
 
 ONES = jnp.array([1.0, -1.0])
 
