@@ -91,6 +91,12 @@ class DiffusionBC:
         field = lambda x, level: self.field(params["net"], x, seen, level)  # noqa: E731
         return self.diffusion.sample(field, noise, key, bounds)
 
+    def score(self, params: Params, seen: Array, plan: Array, blur: float) -> Array:
+        """Where plans [B, H, A] are likelier by what was seen [B, h, O]: the slope of the
+        log-density that those of the data have, noise of this std being added."""
+        field = lambda x, level: self.field(params["net"], x, seen, level)  # noqa: E731
+        return self.diffusion.score(field, plan, blur)
+
     def deploy(self, state: State) -> Params:
         """All a policy needs: the averaged net and what it measures by."""
         return {"net": state.slow, "scales": state.scales}
@@ -108,6 +114,10 @@ class DiffusionBC:
     def update(self, state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:
         """A step on windows [1, B, h - 1 + H, ...]."""
         window = self.chunks.window(state.scales, jax.tree.map(lambda x: x[0], batch))
+        return self.learn(state, window, key)
+
+    def learn(self, state: State, window: Window, key: Key) -> tuple[State, Metrics]:
+        """A step on what is to be planned [B, ...], in its units."""
         net, metrics = descend(self.tx, self.loss, state.net, window, key)
         slow = optax.incremental_update(net.params, state.slow, 1 - self.average)
         return state._replace(net=net, slow=slow), metrics

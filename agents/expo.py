@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rl import chunks, guidance, norm, temperature
+from rl import chunks, guidance, temperature
 from rl.chunks import Chunks, Macro, Scales
 from rl.critics import Critic, Critics
 from rl.generative import Bounds
@@ -82,8 +82,7 @@ class EXPO:
         """State for one example of `obs` and `action` [A]; `base` are the parameters of one that
         has learned."""
         base_key, edit_key, key = jax.random.split(key, 3)
-        fresh = self.base.init(base_key, obs, action)
-        fresh = fresh if base is None else self.base.warm(fresh, base)
+        fresh = chunks.learner(self.base, base_key, obs, action, base)
         seen, plan = self.chunks.begin(fresh.scales)
         done = plan[: self.chunks.execute]
         told = jnp.concatenate([seen.reshape(-1), done.reshape(-1)])
@@ -109,8 +108,7 @@ class EXPO:
 
     def q(self, params: Params, seen: Array, plan: Array) -> Array:
         """Every critic's value [E, B] of what is done of plans [B, H, A] by what was seen."""
-        flat = seen.reshape(len(seen), -1)
-        return self.critics.q(params, norm.init(flat[0]), flat, plan[:, : self.chunks.execute])
+        return self.critics.judged(params, seen, plan[:, : self.chunks.execute])
 
     def some(self, params: Params, key: Key) -> Params:
         """A subset of the critics."""

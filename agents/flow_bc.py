@@ -95,6 +95,12 @@ class FlowBC:
             return self.flow.sample(led, noise, key, bounds)
         return self.flow.sample(field, noise, key, bounds)
 
+    def score(self, params: Params, seen: Array, plan: Array, blur: float) -> Array:
+        """Where plans [B, H, A] are likelier by what was seen [B, h, O]: the slope of the
+        log-density that those of the data have, noise of this std being added."""
+        field = lambda x, *told: self.field(params["net"], x, seen, *told)  # noqa: E731
+        return self.flow.score(field, plan, blur)
+
     def deploy(self, state: State) -> Params:
         """All a policy needs: the averaged net and what it measures by."""
         return {"net": state.slow, "scales": state.scales}
@@ -126,6 +132,10 @@ class FlowBC:
     def update(self, state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:
         """A step on windows [1, B, h - 1 + H, ...]."""
         window = self.chunks.window(state.scales, jax.tree.map(lambda x: x[0], batch))
+        return self.learn(state, window, key)
+
+    def learn(self, state: State, window: Window, key: Key) -> tuple[State, Metrics]:
+        """A step on what is to be planned [B, ...], in its units."""
         net, metrics = descend(self.tx, self.loss, state.net, state.slow, window, key)
         slow = optax.incremental_update(net.params, state.slow, 1 - self.average)
         return state._replace(net=net, slow=slow), metrics

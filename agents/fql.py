@@ -74,8 +74,7 @@ class FQL:
         """State for one example of `obs` and `action` [A]; `base` are the parameters of a flow that
         has learned, and the student then begins as a single step of it."""
         base_key, key = jax.random.split(key)
-        flow = self.base.init(base_key, obs, action)
-        flow = flow if base is None else self.base.warm(flow, base)
+        flow = chunks.learner(self.base, base_key, obs, action, base)
         plan = jnp.zeros((self.chunks.execute, *action.shape))
         critic = self.critics.init(key, samples.views(obs).critic, plan)
         return State(flow, trainable(flow.slow, self.tx), critic)

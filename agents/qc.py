@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from rl import chunks, guidance, norm
+from rl import chunks, guidance
 from rl.chunks import Chunks, Draw, Macro
 from rl.critics import Critic, Critics
 from rl.policy import Policy
@@ -61,8 +61,7 @@ class QC:
         """State for one example of `obs` and `action` [A]; `base` are the parameters of a flow that
         has learned."""
         base_key, key = jax.random.split(key)
-        flow = self.base.init(base_key, obs, action)
-        flow = flow if base is None else self.base.warm(flow, base)
+        flow = chunks.learner(self.base, base_key, obs, action, base)
         seen, plan = self.chunks.begin(flow.scales)
         done = plan[: self.chunks.execute]
         return State(flow, self.critics.init(key, seen.reshape(-1), done))
@@ -87,8 +86,7 @@ class QC:
 
     def q(self, params: Params, seen: Array, plan: Array) -> Array:
         """Every critic's value [E, B] of what is done of plans [B, H, A] by what was seen."""
-        flat = seen.reshape(len(seen), -1)
-        return self.critics.q(params, norm.init(flat[0]), flat, plan[:, : self.chunks.execute])
+        return self.critics.judged(params, seen, plan[:, : self.chunks.execute])
 
     def backup(self, state: State, macro: Macro, key: Key) -> Array:
         """Target [B]: what slow critics make of the next plan that would be done now."""

@@ -30,7 +30,8 @@ SUITES = ("gym", "quadruped", "offline", "offline_to_online", "imitation", "resi
           "published")  # fmt: skip
 LINK = "../../benchmarks/suites"
 OFFLINE = "bc", "flow_bc", "diffusion_bc", "td3_bc", "rebrac", "iql", "cql", "awac", "dvl"
-FINETUNED, FINETUNED_PPO = ("dsrl", "expo", "qc"), ("reinflow", "dppo")
+FINETUNED = "dsrl", "expo", "qc", "pa_rl", "idql", "qam"
+FINETUNED_PPO = "reinflow", "dppo"
 
 
 class Page(NamedTuple):

@@ -40,6 +40,12 @@ def require(agent: Any, ability: str, what: str) -> None:
         )
 
 
+def learner(imitator: Any, key: Key, obs: Obs, action: Array, params: Params) -> Any:
+    """Its state for one example of `obs` and `action` [A]: with `deploy`'s `params`, if any."""
+    state = imitator.init(key, obs, action)
+    return state if params is None else imitator.warm(state, params)
+
+
 class Window(NamedTuple):
     """What to learn from steps that follow one another."""
 

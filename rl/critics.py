@@ -65,6 +65,11 @@ class Critics:
         flat = given.reshape(len(given), -1)
         return jax.vmap(lambda params: apply(self.net, params, seen, flat)[..., 0])(params)
 
+    def judged(self, params: Params, seen: Array, plan: Array) -> Array:
+        """The value [E, B] of plans [B, H, A] where this was seen [B, h, O], as it is."""
+        flat = seen.reshape(len(seen), -1)
+        return self.q(params, norm.init(flat[0]), flat, plan)
+
     def loss(
         self, params: Params, stats: norm.Stats, obs: Array, given: Array, target: Array
     ) -> tuple[Array, Metrics]:

@@ -63,6 +63,11 @@ class Diffusion:
         share = np.cumprod(1 - SCHEDULES[self.schedule](self.levels))
         return jnp.asarray(np.concatenate([[1.0], share]), jnp.float32)
 
+    def parts(self, level: Array) -> tuple[Array, Array]:
+        """What data and noise of unit variance are multiplied by at a level."""
+        share = self.signal[level]
+        return jnp.sqrt(share), jnp.sqrt(1 - share)
+
     @property
     def ladder(self) -> np.ndarray:
         """Levels [steps + 1] that drawing goes down, the last 0."""
@@ -71,8 +76,7 @@ class Diffusion:
 
     def noised(self, data: Array, noise: Array, level: Array) -> tuple[Array, Array]:
         """Data [B, ...] at a level of noise, and what is to be predicted there."""
-        share = along(self.signal[level], data)
-        clear, rest = jnp.sqrt(share), jnp.sqrt(1 - share)
+        clear, rest = (along(x, data) for x in self.parts(level))
         targets = {"noise": noise, "data": data, "velocity": clear * noise - rest * data}
         return clear * data + rest * noise, targets[self.predicts]
 
@@ -83,13 +87,9 @@ class Diffusion:
         x, target = self.noised(data, jax.random.normal(noise_key, data.shape), level)
         return squared(field(x, level.astype(jnp.float32)) - target, kept)
 
-    def step(
-        self, field: Field, x: Array, level: Array, to: Array, bounds: Bounds
-    ) -> tuple[Array, Array]:
-        """Mean and std [] of x [B, ...] at a lower level: eq. 12 and 16 of DDIM, of data within
-        bounds."""
-        share, then = self.signal[level], self.signal[to]
-        clear, rest = jnp.sqrt(share), jnp.sqrt(1 - share)
+    def told(self, field: Field, x: Array, level: Array, bounds: Bounds) -> tuple[Array, Array]:
+        """Data, within bounds, and noise that x [B, ...] at a level is taken to be made of."""
+        clear, rest = self.parts(level)
         found = field(x, jnp.full(len(x), level, jnp.float32))
         match self.predicts:
             case "noise":
@@ -99,10 +99,28 @@ class Diffusion:
             case "velocity":
                 data = clear * x - rest * found
         data = jnp.clip(data, *bounds)
-        noise = (x - clear * data) / rest
+        return data, (x - clear * data) / rest
+
+    def mixed(self, data: Array, noise: Array, level: Array, to: Array) -> tuple[Array, Array]:
+        """Mean and std [] at a lower level of what is made of these: eq. 12 and 16 of DDIM."""
+        share, then = self.signal[level], self.signal[to]
         std = self.eta * jnp.sqrt((1 - then) / (1 - share) * (1 - share / then))
-        mean = jnp.sqrt(then) * data + jnp.sqrt(jnp.maximum(1 - then - std**2, 0)) * noise
-        return mean, std
+        return jnp.sqrt(then) * data + jnp.sqrt(jnp.maximum(1 - then - std**2, 0)) * noise, std
+
+    def step(
+        self, field: Field, x: Array, level: Array, to: Array, bounds: Bounds
+    ) -> tuple[Array, Array]:
+        """Mean and std [] of x [B, ...] at a lower level, of data within bounds."""
+        return self.mixed(*self.told(field, x, level, bounds), level, to)
+
+    def score(self, field: Field, data: Array, blur: float) -> Array:
+        """Slope [B, ...] of the log-density that data have once noise of about this std is added:
+        that of the nearest level."""
+        clear, rest = self.parts(jnp.arange(1, self.levels + 1))
+        level = 1 + jnp.abs(rest / clear - blur).argmin()
+        clear, rest = self.parts(level)
+        _, noise = self.told(field, clear * data, level, ANYWHERE)
+        return -clear / rest * noise
 
     def sample(self, field: Field, noise: Array, key: Key, bounds: Bounds = ANYWHERE) -> Array:
         """Data of noise [B, ...], within bounds."""
@@ -124,9 +142,9 @@ class Diffusion:
             x = shaken(key, mean, jnp.maximum(std, least), most)
             return x, x
 
-        each = *self._stairs(), jax.random.split(key, self.steps)
+        each = *self.stairs(), jax.random.split(key, self.steps)
         return jnp.concatenate([noise[None], jax.lax.scan(move, noise, each)[1]])
 
-    def _stairs(self) -> tuple[Array, Array]:
+    def stairs(self) -> tuple[Array, Array]:
         """The levels [steps] that drawing comes from and goes to."""
         return jnp.asarray(self.ladder[:-1]), jnp.asarray(self.ladder[1:])

@@ -107,6 +107,12 @@ class Flow:
         move = lambda x, i: (self.step(field, x, i), None)  # noqa: E731
         return jnp.clip(jax.lax.scan(move, noise, jnp.arange(self.steps))[0], *bounds)
 
+    def score(self, field: Field, data: Array, blur: float) -> Array:
+        """Slope [B, ...] of the log-density that data have once noise of this std is added."""
+        done = jnp.full(len(data), 1 / (1 + blur))
+        velocity = self.sign * field(along(done, data) * data, self.time(done))
+        return along(done**2 / (1 - done), data) * (velocity - data)
+
     def moments(
         self, field: Field, spread: Spread, x: Array, i: Array, bounds: Bounds
     ) -> tuple[Array, Array]:
@@ -193,6 +199,10 @@ class Shortcut:
         two = self.target(teacher, x[:rest], time[:rest], half[:rest])
         wanted = jax.lax.stop_gradient(velocity.at[:rest].set(two))
         return squared(field(x, time, 2 * half) - wanted, kept)
+
+    def score(self, field: SizedField, data: Array, blur: float) -> Array:
+        """That of a flow whose velocity is learned so."""
+        return Flow().score(lambda x, time: field(x, time, 0 * time), data, blur)
 
     def sample(self, field: SizedField, noise: Array, key: Key, bounds: Bounds = ANYWHERE) -> Array:
         """Data of noise [B, ...], within bounds; the key is not used."""

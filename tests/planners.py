@@ -15,7 +15,6 @@ from agents.one_step import OneStep
 from rl.chunks import Chunks
 from rl.critics import Critics
 from rl.denoisers import Dense, waves
-from rl.env import Restarts, State
 from rl.types import Transition
 from tests.learners import f64
 from tests.oracles import finetune, generative, ppo
@@ -151,6 +150,11 @@ def same(x: Any, y: Any) -> bool:
     return jax.tree.all(jax.tree.map(lambda a, b: bool(jnp.array_equal(a, b)), x, y))
 
 
+def alike(x: Any, y: Any) -> None:
+    """The same but for how sums are rounded."""
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), x, y)
+
+
 def reward(action: jax.Array) -> jax.Array:
     """A bandit's, of actions [..., A]."""
     return -((jnp.clip(action, -1, 1) - BEST) ** 2).mean(-1)
@@ -161,8 +165,8 @@ def paid(action: jax.Array, aux: Any = ()) -> Transition:
     one = action[None, :, None]
     nothing = {name: jnp.zeros((*one.shape[:-1], len(x))) for name, x in OBS.items()}
     ends = jnp.ones(one.shape[:-1], bool)
-    told = jax.tree.map(lambda x: x[None, :, None], aux)
-    return Transition(nothing, one, reward(one), ends, ~ends, nothing, told)
+    aux = jax.tree.map(lambda x: x[None, :, None], aux)
+    return Transition(nothing, one, reward(one), ends, ~ends, nothing, aux)
 
 
 def drawn(policy: Any, params: Any, key: jax.Array, count: int) -> tuple[jax.Array, Any, Any]:
@@ -192,11 +196,10 @@ def plans(agent: Any, state: Any, key: jax.Array, count: int = 32) -> Transition
     """A batch [1, count, ...] of what its planner does, rewarded anyhow."""
     rng = np.random.default_rng(3)
     draw = lambda *shape: jnp.asarray(rng.normal(size=(count, *shape)), jnp.float32)  # noqa: E731
-    obs = {"policy": draw(2, SEEN), "critic": draw(KNOWN)}
+    obs, after = ({"policy": draw(2, SEEN), "critic": draw(KNOWN)} for _ in range(2))
     act = jax.jit(jax.vmap(agent.planner().step, (None, None, 0, 0)))
     plan, _, aux = act(agent.planning(state), (), obs, jax.random.split(key, count))
     ends = jnp.asarray(rng.random((2, count)) < 0.2)
-    after = {"policy": draw(2, SEEN), "critic": draw(KNOWN)}
     seen = Transition(obs, plan, draw(), ends[0], ends[1], after, aux)
     return jax.tree.map(lambda x: x[None], seen)
 
@@ -214,34 +217,3 @@ class Broad(FlowBC):
         t = time[:, None, None]
         spread = (1 - t) ** 2 + (t * self.std) ** 2
         return self.mean + (t * self.std**2 - (1 - t)) / spread * (x - t * self.mean)
-
-
-@dataclass(frozen=True)
-class Drift:
-    """What is seen drifts by what is done; some episodes end, others are cut, after a few steps."""
-
-    horizon: int = 7
-    action_dim: int = A
-    control_dt: float = 1.0
-    restarts: Restarts = "all"
-
-    def reset(self, key: jax.Array, context: Any = None) -> State:
-        x, no = jax.random.normal(key, (SEEN,)), jnp.bool(False)
-        return State(x, context, self.seen(x), jnp.float32(0), no, no, {}, jnp.int32(0), key)
-
-    def seen(self, x: jax.Array) -> Any:
-        return {"policy": x, "critic": jnp.append(x, 1.0)}
-
-    def step(self, state: State, action: jax.Array) -> State:
-        x, t = 0.9 * state.sim + 0.3 * action.sum() + jnp.array([0.1, -0.2, 0.3]), state.t + 1
-        over = (t > 3) & (x[0] > 0.5), t >= self.horizon
-        own = state._replace(sim=x, obs=self.seen(x), reward=reward(action), t=t)
-        return own._replace(terminated=over[0], truncated=over[1])
-
-    def restart(self, state: State, prepared: State | None = None) -> State:
-        key = jax.random.fold_in(state.key, 1)
-        fresh = self.reset(key, state.context) if prepared is None else prepared
-        return self.select(state.done, fresh, state)
-
-    def select(self, done: jax.Array, fresh: State, state: State) -> State:
-        return jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, state)

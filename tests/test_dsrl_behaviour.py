@@ -1,6 +1,6 @@
 """DSRL: its base stays as it was; which noise it chooses and tells, and what it learns."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -17,14 +17,46 @@ from rl import chunks, rollout
 from rl.chunks import Chunks
 from rl.critics import Critics
 from rl.diffusion import Diffusion
+from rl.env import Restarts, State
 from rl.generative import Flow
 from tests import planners
 from tests.oracles import finetune as oracle
-from tests.planners import ACTION, GAMMA, KEY, NET, OBS, PLANS, A, B
+from tests.planners import ACTION, GAMMA, KEY, NET, OBS, PLANS, SEEN, A, B, reward
 from tests.test_dsrl import AGENT, FLOW, both
 
 SHAKY = DiffusionBC(PLANS, NET, Diffusion(levels=4, steps=4, eta=1.0))
 BASES = {"flow": FLOW, "diffusion": SHAKY, "student": OneStep(FLOW, NET)}
+
+
+@dataclass(frozen=True)
+class Drift:
+    """What is seen drifts by what is done; some episodes end, others are cut, after a few steps."""
+
+    horizon: int = 7
+    action_dim: int = A
+    control_dt: float = 1.0
+    restarts: Restarts = "all"
+
+    def reset(self, key: jax.Array, context: Any = None) -> State:
+        x, no = jax.random.normal(key, (SEEN,)), jnp.bool(False)
+        return State(x, context, self.seen(x), jnp.float32(0), no, no, {}, jnp.int32(0), key)
+
+    def seen(self, x: jax.Array) -> Any:
+        return {"policy": x, "critic": jnp.append(x, 1.0)}
+
+    def step(self, state: State, action: jax.Array) -> State:
+        x, t = 0.9 * state.sim + 0.3 * action.sum() + jnp.array([0.1, -0.2, 0.3]), state.t + 1
+        over = (t > 3) & (x[0] > 0.5), t >= self.horizon
+        own = state._replace(sim=x, obs=self.seen(x), reward=reward(action), t=t)
+        return own._replace(terminated=over[0], truncated=over[1])
+
+    def restart(self, state: State, prepared: State | None = None) -> State:
+        key = jax.random.fold_in(state.key, 1)
+        fresh = self.reset(key, state.context) if prepared is None else prepared
+        return self.select(state.done, fresh, state)
+
+    def select(self, done: jax.Array, fresh: State, state: State) -> State:
+        return jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, state)
 
 
 @pytest.mark.parametrize("name", BASES)
@@ -106,8 +138,8 @@ def test_windows_of_noise_begin_where_plans_do(name: str) -> None:
     @jax.jit
     def walk() -> tuple[Any, ...]:
         params, policy = agent.deploy(state) | {"steered": jnp.bool(True)}, agent.policy(True, A)
-        worlds = rollout.start(planners.Drift(), policy, params, KEY, 3)
-        seen = rollout.collect(planners.Drift(), policy, params, worlds, KEY, 40)[1]
+        worlds = rollout.start(Drift(), policy, params, KEY, 3)
+        seen = rollout.collect(Drift(), policy, params, worlds, KEY, 40)[1]
         size = 1 + agent.ahead
         rows = jnp.arange(40 - size + 1)[:, None] + jnp.arange(size)
         windows = jax.tree.map(lambda x: jnp.moveaxis(x[rows], 2, 0), seen)
