@@ -67,7 +67,7 @@ class DPPO:
     def __post_init__(self) -> None:
         sound(
             self,
-            passes=(self.passes > 0, "a count of at least 1"),
+            passes=(0 < self.passes <= 1_000, "a count from 1 to 1,000"),
             learned=(0 < self.learned <= self.passes, f"a count up to passes, {self.passes}"),
             least=(self.least > 0, "a number above 0"),
             lr=(self.lr >= 0, "a number of at least 0"),

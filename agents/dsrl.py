@@ -55,7 +55,7 @@ class DSRL:
     def __post_init__(self) -> None:
         sound(
             self,
-            passes=(self.passes >= 0, "a count of at least 1, or 0 for the base's own"),
+            passes=(0 <= self.passes <= 1_000, "a count up to 1,000, or 0 for the base's own"),
             bound=(self.bound > 0, "a number above 0"),
             hidden=(min(self.hidden, default=1) > 0, "sizes of at least 1"),
             lr=(self.lr >= 0, "a number of at least 0"),

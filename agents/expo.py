@@ -49,7 +49,7 @@ class EXPO:
     def __post_init__(self) -> None:
         sound(
             self,
-            passes=(self.passes >= 0, "a count of at least 1, or 0 for the base's own"),
+            passes=(0 <= self.passes <= 1_000, "a count up to 1,000, or 0 for the base's own"),
             candidates=(self.candidates > 0, "a count of at least 1"),
             scale=(0 < self.scale <= 2, "a share above 0, at most 2"),
             hidden=(min(self.hidden, default=1) > 0, "sizes of at least 1"),

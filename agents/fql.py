@@ -45,7 +45,7 @@ class FQL:
     def __post_init__(self) -> None:
         sound(
             self,
-            passes=(self.passes >= 0, "a count of at least 1, or 0 for the flow's own"),
+            passes=(0 <= self.passes <= 1_000, "a count up to 1,000, or 0 for the flow's own"),
             alpha=(self.alpha >= 0, "a number of at least 0"),
             lr=(self.lr >= 0, "a number of at least 0"),
             gamma=(0 <= self.gamma <= 1, "a number in [0, 1]"),

@@ -37,7 +37,7 @@ class QC:
     def __post_init__(self) -> None:
         sound(
             self,
-            passes=(self.passes >= 0, "a count of at least 1, or 0 for the flow's own"),
+            passes=(0 <= self.passes <= 1_000, "a count up to 1,000, or 0 for the flow's own"),
             candidates=(self.candidates > 0, "a count of at least 1"),
             gamma=(0 <= self.gamma <= 1, "a number in [0, 1]"),
         )

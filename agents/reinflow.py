@@ -65,7 +65,7 @@ class ReinFlow:
     def __post_init__(self) -> None:
         sound(
             self,
-            passes=(self.passes > 0, "a count of at least 1"),
+            passes=(0 < self.passes <= 1_000, "a count from 1 to 1,000"),
             least=(self.least > 0, "a number above 0"),
             most=(self.most >= self.least, f"a number of at least {self.least}, the least"),
             hidden=(min(self.hidden, default=1) > 0, "sizes of at least 1"),

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from benchmarks import collect
+from benchmarks import collect, figures
 from benchmarks import suite as suites
 from benchmarks.collect import Result
 from benchmarks.flags import Flag, choices, flags, table
@@ -25,6 +24,11 @@ from experiments import cli
 from rl import stats
 
 PAGES, EQUATIONS = ROOT / "docs" / "algorithms", ROOT / "docs" / "equations"
+ARM = "panda-peg-insertion"  # a task that bases are of
+BASES = [f"python -m experiments.{x} --env {ARM}" for x in (
+    "make_data --out data/peg.npz", "imitate --data data/peg.npz --out runs/flow",
+    "imitate --agent diffusion_bc --data data/peg.npz --out runs/diffusion",
+)]  # fmt: skip
 # The first with an agent of a page's name draws it.
 SUITES = ("gym", "quadruped", "offline", "offline_to_online", "imitation", "residual", "finetune",
           "published")  # fmt: skip
@@ -42,6 +46,7 @@ class Page(NamedTuple):
     base: str = ""
     agent: str = ""  # of an experiment that takes any
     arm: str = ""  # of a suite, whose curve it shows; none: the one of its own name
+    task: str = ""  # above a base: one of some
 
     @property
     def args(self) -> Any:
@@ -50,11 +55,15 @@ class Page(NamedTuple):
 
     @property
     def words(self) -> list[str]:
+        return [*self.learner, *["--env", self.task] * bool(self.task)]
+
+    @property
+    def learner(self) -> list[str]:
         return ["--agent", self.agent] if self.agent else []
 
     @property
     def program(self) -> str:
-        return " ".join([f"python -m experiments.{self.experiment}", *self.words])
+        return " ".join([f"python -m experiments.{self.experiment}", *self.learner])
 
     @property
     def examples(self) -> list[str]:
@@ -62,7 +71,7 @@ class Page(NamedTuple):
         doc = getdoc(import_module(f"experiments.{self.experiment}")) or ""
         found = re.findall(r"python -m experiments\..*", doc)
         found = [x for x in found if self.agent and f"--agent {self.agent} " in x] or found
-        return [re.sub(r"--agent \w+", " ".join(self.words) or r"\g<0>", x) for x in found]
+        return [re.sub(r"--agent \w+", " ".join(self.learner) or r"\g<0>", x) for x in found]
 
 
 NAMED = {
@@ -72,10 +81,11 @@ NAMED = {
         Page("crossq", "crossq", "sac"), Page("simbav2", "simbav2", "sac"),
         *(Page(name.replace("_", ""), "offline", agent=name) for name in OFFLINE),
         Page("offline_to_online", "offline_to_online", arm="wsrl-10"),
-        Page("resfit", "residual"), Page("resip", "residual_ppo"),
-        Page("dagger", "teacher_student"), Page("walk", "walk", "ppo"), Page("onestep", "distill"),
-        Page("fql", "fql"), *(Page(name, "finetune", agent=name) for name in FINETUNED),
-        *(Page(name, "finetune_ppo", agent=name) for name in FINETUNED_PPO),
+        Page("resfit", "residual", task=ARM), Page("resip", "residual_ppo", task=ARM),
+        Page("dagger", "teacher_student"), Page("walk", "walk", "ppo"),
+        Page("onestep", "distill", task=ARM), Page("fql", "fql"),
+        *(Page(name, "finetune", agent=name, task=ARM) for name in FINETUNED),
+        *(Page(name, "finetune_ppo", agent=name, task=ARM) for name in FINETUNED_PPO),
     )
 }  # fmt: skip
 
@@ -105,7 +115,7 @@ def main(args: Args) -> None:
     for name, page in NAMED.items():
         if tasks := drawn(found.get(name, {})):
             counted = "updates" if page.experiment == "offline" else "environment steps"
-            figure(tasks, counted).savefig(
+            figures.learned(tasks, counted).savefig(
                 PAGES / f"{name}.png", dpi=80, metadata={"Software": None}
             )
         else:
@@ -159,18 +169,24 @@ def index(found: dict[str, Any]) -> str:
 def commands(page: Page) -> str:
     """How to train, go on, look at it and drive it."""
     out, program = page.args.out, f"python -m experiments.{page.experiment}"
-    lines = [*page.examples, f"{program} --resume {out}  # goes on with a run that was stopped"]
+    lines = [*BASES * bool(page.task), *page.examples]
+    lines.append(f"{program} --resume {out}  # goes on with a run that was stopped")
     lines.append(f"python -m experiments.play {out}  # its return over fixed starts, and a video")
     if page.args.env.spec.command:
         lines += [f"python -m experiments.drive {out}  # its artefact on a simulated robot"]
         lines += [f"python -m benchmarks.walking {out} --kicked"]
     more = "`--resume RUN` goes on with a run that was stopped, by the flags it had; `--out` names "
     more += "a new one. The [README](../../README.md#train) tells what a run leaves."
-    block = "\n".join(["```", *lines, "```"])
+    if page.task:
+        more += "\n\n`--base` names any run that fits, and its task is taken unless `--env` names "
+        more += f"another. [{ARM}-base](../../benchmarks/policies/{ARM}-base), a flow, is ready."
+    if page.experiment.startswith("finetune"):
+        more += " The last line of a run compares it with the base from the same starts, drawn in "
+        more += "as many passes as that was made with, whatever `--agent.passes` is."
     if hasattr(page.args, "data"):
         more += "\n\nThe [README](../../README.md#learn-from-data) tells how to make the file that "
         more += "`--data` names, or to convert one."
-    return f"{block}\n\n{more}"
+    return "\n".join(["```", *lines, "```", "", more])
 
 
 def curve(page: Page, tasks: dict[str, list[Result]]) -> str:
@@ -194,7 +210,7 @@ def curve(page: Page, tasks: dict[str, list[Result]]) -> str:
 
 def ends(tasks: dict[str, list[Result]]) -> str:
     """What the policies came to at the end, as a table."""
-    lines = ["| task | seeds | steps | at the end | 95% interval | commit |", "|---" * 6 + "|"]
+    lines = ["| task | seeds | steps | final return | 95% interval | commit |", "|---" * 6 + "|"]
     for task, seeds in tasks.items():
         returns = np.array([[np.mean(x.final)] for x in seeds])
         low, high = stats.interval_of_mean(returns)[:, 0]
@@ -212,32 +228,14 @@ def drawn(tasks: dict[str, list[Result]]) -> dict[str, list[Result]]:
     return {task: seeds for task, seeds in tasks.items() if len(seeds[0].steps) > 1}
 
 
-def figure(tasks: dict[str, list[Result]], counted: str = "environment steps") -> Figure:
-    """Mean return against steps on each task, with the 95% bootstrap interval over the seeds."""
-    columns = min(len(tasks), 4)
-    rows = -(-len(tasks) // columns)
-    whole = Figure(figsize=(1 + 2.8 * columns, 2.8 * rows), layout="constrained")
-    grid = whole.subplots(rows, columns, squeeze=False).ravel()
-    for axes, (task, seeds) in zip(grid, tasks.items(), strict=False):
-        steps, returns = np.array(seeds[0].steps) / 1e3, np.array([x.curve for x in seeds])
-        low, high = stats.interval_of_mean(returns)
-        axes.plot(steps, returns.mean(0))
-        axes.fill_between(steps, low, high, alpha=0.2)
-        axes.set(title=task, xlabel=f"thousand {counted}")
-        axes.grid(alpha=0.3)
-    for axes in grid[len(tasks) :]:
-        axes.remove()
-    whole.supylabel("return")
-    return whole
-
-
 def tables(page: Page) -> Iterator[str]:
     """The flags of the run, of the agent, of its choices and of the task."""
     args, told = page.args, {}
     if page.base:
         told = {flag.name: flag for flag in flags(NAMED[page.base].args)}
         yield f"In brackets, where it is another, the default of [{page.base}]({page.base}.md)."
-    env = Flag("--env", args.env_name, "the task, one of [these](../../README.md#environments)")
+    task = "the base's" if page.task else args.env_name
+    env = Flag("--env", task, "the task, one of [these](../../README.md#environments)")
     every = [env, *flags(args)]
     if get_type_hints(type(args))["agent"] is Any:
         name = page.agent or type(args.agent).__name__.lower()

@@ -221,3 +221,22 @@ def runtimes(scores: Scores) -> Figure:
     axes[0].set_xlabel("minutes", fontsize=9)
     _legend(figure, axes)
     return figure
+
+
+def learned(tasks: dict[str, list[Result]], counted: str = "environment steps") -> Figure:
+    """Mean return against steps on each task, with the 95% bootstrap interval over the seeds."""
+    columns = min(len(tasks), COLUMNS)
+    rows = -(-len(tasks) // columns)
+    whole = Figure(figsize=(1 + 2.8 * columns, 2.8 * rows), layout="constrained")
+    grid = whole.subplots(rows, columns, squeeze=False).ravel()
+    for axes, (task, seeds) in zip(grid, tasks.items(), strict=False):
+        steps, returns = np.array(seeds[0].steps) / 1e3, np.array([x.curve for x in seeds])
+        low, high = stats.interval_of_mean(returns)
+        axes.plot(steps, returns.mean(0))
+        axes.fill_between(steps, low, high, alpha=0.2)
+        axes.set(title=task, xlabel=f"thousand {counted}")
+        axes.grid(alpha=0.3)
+    for axes in grid[len(tasks) :]:
+        axes.remove()
+    whole.supylabel("return")
+    return whole

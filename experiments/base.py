@@ -18,6 +18,11 @@ from rl.policy import Policy
 from rl.residual import BASE, Assisted
 from rl.types import Key, Params, PyTree
 
+# What agents that learn above a base have, and the experiments that they have it for.
+HOMES = {
+    "beginner": "finetune", "planner": "finetune_ppo", "alone": "residual", "ppo": "residual_ppo",
+}  # fmt: skip
+
 
 class Interface(NamedTuple):
     """What lies between a policy and its robot."""
@@ -37,12 +42,26 @@ class Base(NamedTuple):
     facts: dict[str, Any]  # that a manifest has of it
 
 
+def require_able(agent: Any, way: str) -> None:
+    """Raise ValueError unless an agent has what the experiment that calls this asks of it."""
+    if hasattr(agent, way):
+        return
+    who = type(agent).__name__
+    able = ", ".join(name for name in cli.agent_names() if hasattr(cli.agent(name), way))
+    other = [home for ability, home in HOMES.items() if hasattr(agent, ability)]
+    told = "".join(f"; {who} is for python -m experiments.{home}" for home in other)
+    raise ValueError(f"{who} does not learn above a base here: {able} can{told}.")
+
+
 def base(args: Any, env: World) -> Base:
     """The parameters of `--base`; ValueError unless it fits the task, or on a resume is another."""
     run = args.base
     if run is None:
         raise ValueError("There is nothing to build upon: name a run with --base.")
-    theirs, _, found = play.load_all(run, most=1)
+    try:
+        theirs, _, found = play.load_all(run, most=1)
+    except ValueError as error:
+        raise ValueError(cli.no_base(error)) from error
     require_fit(run, theirs, env, args.agent.base, found[0])
     sha256 = fingerprint(found[0])
     told = runs.read_manifest(args.out).get("base", {}) if args.resume else {}

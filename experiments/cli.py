@@ -16,6 +16,7 @@ import envs
 from envs import World, render
 from envs.checks import known
 from rl import manifest, runs
+from rl.checkpoint import SEAL
 
 
 def run(main: Callable[..., None], args_type: Any) -> None:
@@ -59,6 +60,8 @@ def parse(args_type: Any, args: list[str], begun: Mapping[str, Any] | None = Non
         default["start_from"] = Path(made["--start-from"])
     if "--base" in made:
         default = _above(begun, made, defaults.agent) | {"base": Path(made["--base"])}
+        if any(word.startswith(("--agent.base.", "agent.base.")) for word in rest):
+            raise ValueError("What is under --agent.base is as --base has it: leave it out.")
     if "--env" in made and not ("--base" in made and made["--env"] == default["env_name"]):
         default |= {"env": envs.named(made["--env"]), "env_name": made["--env"]}
     elif "env" not in default:
@@ -75,8 +78,6 @@ def parse(args_type: Any, args: list[str], begun: Mapping[str, Any] | None = Non
         default=args_type(**default),
     )
     if "--base" in made:
-        if parsed.agent.base not in (None, default["agent"].base):
-            raise ValueError("What is under --agent.base is as --base has it: leave it out.")
         parsed = replace(parsed, agent=replace(parsed.agent, base=default["agent"].base))
     if getattr(parsed.env, "id", parsed.env_name) != parsed.env_name:  # a field of Gymnasium's
         raise ValueError(f"--env names {parsed.env_name}, and --env.id {parsed.env.id}: leave it.")
@@ -140,16 +141,25 @@ def found(agent: Any, task: Any) -> Any:
 
 def _above(begun: Mapping[str, Any] | None, made: Mapping[str, str], own: Any) -> dict[str, Any]:
     """The task of a run that is a base, and the agent that is to learn above it."""
-    found = _of_run(begun, made["--base"])
+    try:
+        found = _of_run(begun, made["--base"])
+    except ValueError as error:
+        raise ValueError(no_base(error)) from error
     if begun:
         return found
     mine = agent(made["--agent"]) if "--agent" in made else own
     if not hasattr(mine, "base"):
-        raise ValueError(f"{type(mine).__name__} learns above no base; {type(own).__name__} does.")
+        able = ", ".join(name for name in agent_names() if hasattr(agent(name), "base"))
+        raise ValueError(f"{type(mine).__name__} learns above no base; {able} do.")
     theirs, run = found["agent"], runs.run_of(Path(made["--base"]))
     if hasattr(theirs, "mirror") and runs.read_manifest(run)["config"].get("mirror"):
         theirs = replace(theirs, mirror=True)  # which is the task's
     return found | {"agent": replace(mine, base=theirs)}
+
+
+def no_base(error: ValueError) -> str:
+    """What is wrong with a run that --base names, and what mends it."""
+    return f"{str(error).rstrip('.')}; make it anew, or name another run with --base."
 
 
 def _of_run(begun: Mapping[str, Any] | None, run: str) -> dict[str, Any]:
@@ -169,6 +179,9 @@ def _begun(args_type: Any, resume: Path) -> Any:
     """The arguments of the run at `resume`, which may name one of its checkpoints."""
     run = runs.run_of(resume)
     facts = runs.read_manifest(run)
+    if resume != run and not (resume / SEAL).exists():
+        has = sorted(int(seal.parent.name) for seal in resume.parent.glob(f"*/{SEAL}"))
+        raise ValueError(f"{run} has no checkpoint {resume.name}; it has {has}.")
     for name, kind in {"argv": list, "seeds": list, "config": dict}.items():
         if not isinstance(facts.get(name), kind) or not facts[name]:
             raise ValueError(f"{run / 'manifest.json'} is damaged: it has no {name}.")
@@ -198,36 +211,25 @@ def same_actions(whose: str, theirs: World, env: World) -> None:
         )
 
 
-def same_task(path: Path, facts: Mapping[str, Any], name: str, task: Any) -> None:
-    """Raise ValueError where a dataset of these facts was made of another task."""
+def same_task(
+    path: Path, facts: Mapping[str, Any], name: str, task: Any, above: bool = False
+) -> None:
+    """Raise ValueError where a dataset of these facts was made of another task, which stays as it
+    is `above` a base."""
     made = manifest.first({"task": facts.get("task"), "env": facts.get("env")})
     asked = manifest.first({"task": name, "env": manifest.plain(task)})
-    if made != asked:
-        what = manifest.difference("its task", made, asked)
-        if made["task"] == name:
-            mend = f"Give {_flags(made['env'], asked['env'])}, or data of this task"
-        else:
-            mend = f"Give --env {made['task']}, or data of {name}" if made["task"] else "Make some"
-        raise ValueError(
-            f"{path} was made of another task: {what}. {mend}; python -m experiments.make_data "
-            "makes them."
-        )
-
-
-def _flags(told: Any, wanted: Any, flag: str = "--env") -> str:
-    """The flags that set what of `wanted` is otherwise than `told`."""
-    if isinstance(told, dict) and isinstance(wanted, dict):
-        both = {name: (told.get(name), wanted.get(name)) for name in wanted | told}
-        other = {name: pair for name, pair in both.items() if pair[0] != pair[1]}
-        return " ".join(
-            _flags(*pair, f"{flag}.{name.replace('_', '-')}") for name, pair in other.items()
-        )
-    told = manifest.LATER.get(flag[2:].replace("-", "_")) if told is None else told
-    if wanted is True or told is True:
-        head, _, name = flag.rpartition(".")
-        return flag if told else f"{head}.no-{name}"
-    values = told if isinstance(told, list | tuple) else [told]
-    return flag if told is None else " ".join([flag, *map(str, values)])
+    if made == asked:
+        return
+    what, make = manifest.difference("its task", made, asked), "python -m experiments.make_data"
+    if above:
+        plain = manifest.first({"env": manifest.plain(envs.named(name))})
+        make = f"{make} --env {name} {manifest.flags(asked['env'], plain['env'])}".rstrip()
+        mend = "Above a base the task stays: give data of it"
+    elif made["task"] == name:
+        mend = f"Give {manifest.flags(made['env'], asked['env'])}, or data of this task"
+    else:
+        mend = f"Give --env {made['task']}, or data of {name}" if made["task"] else "Make some"
+    raise ValueError(f"{path} was made of another task: {what}. {mend}; {make} makes them.")
 
 
 def at_least(least: int, args: Any, *names: str) -> None:

@@ -175,16 +175,10 @@ def compare(args: Any, env: Simulation, found: Base, log: record.Record) -> None
     print(f"{name}  {told[name]:.4g} of the base, {now[name]:.4g} of what came of it")
 
 
-def able(method: str = "beginner") -> str:
-    """The agents that learn in a way."""
-    return ", ".join(name for name in cli.agent_names() if hasattr(cli.agent(name), method))
-
-
 def main(args: Args) -> None:
     env = host.simulated(args)
-    if not hasattr(args.agent, "beginner"):
-        who = type(args.agent).__name__
-        raise ValueError(f"{who} is not fine-tuned here: {able()} are.")
+    base.require_able(args.agent, "beginner")
+    offline.check_rewards(args)
     found = base.base(args, env)
     args = replace(args, agent=cli.found(args.agent, env.task))
     data = offline.prepared(args, env) if args.data else None
@@ -201,6 +195,13 @@ def check(args: Args, env: Simulation, data: Dataset | None) -> list[Args]:
     check_data(args, data, "all is of the world")
     first = first_rows(args)
     room(args, env, first)
+    each = args.num_envs * pace(args).steps
+    before = args.learning_starts + -(-args.warm // each) * each
+    if args.steps <= before:
+        raise ValueError(
+            f"--steps is {args.steps:,}, of which the base acts for {before:,}: give at least "
+            f"{before + 1:,}, or lower --learning-starts or --warm."
+        )
     least = replace(args, buffer_size=first * args.num_envs)
 
     def once(key: Key) -> Transition:

@@ -18,9 +18,9 @@ import jax.numpy as jnp
 
 from agents.reinflow import ReinFlow
 from envs.simulation import Simulation
-from experiments import base, cli, host
+from experiments import base, cli, host, offline
 from experiments.base import Base
-from experiments.finetune import able, compare
+from experiments.finetune import compare
 from experiments.host import Course, Plan, Run
 from experiments.ppo import MOST_PER_PHASE, PHASES, groups
 from rl import rollout
@@ -100,9 +100,8 @@ def course(args: Args, env: Simulation, found: Base) -> Course:
 
 def main(args: Args) -> None:
     env = host.simulated(args)
-    if not hasattr(args.agent, "planner"):
-        who = type(args.agent).__name__
-        raise ValueError(f"{who} is not fine-tuned by PPO: {able('planner')} are.")
+    base.require_able(args.agent, "planner")
+    offline.check_rewards(args)
     found = base.base(args, env)
     args = replace(args, agent=cli.found(args.agent, env.task))
     host.train(check(args, env), env, lambda part: course(part, env, found))
@@ -112,6 +111,8 @@ def check(args: Args, env: Simulation) -> list[Args]:
     """Refuse what makes no sense, before anything is made; seeds in groups that fit in memory."""
     cli.at_least(1, args, "steps", "seeds", "num_envs", "unroll", "eval_episodes")
     cli.at_least(0, args, "evals", "save_s")
+    if args.steps < (batch := batch_steps(args)):
+        print(f"--steps is {args.steps:,}; an iteration, which is done whole, has {batch:,}")
 
     def once(key: Key) -> Any:
         learner = args.agent.init(key, base.blank(env), base.action(env))

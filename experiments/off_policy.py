@@ -157,20 +157,28 @@ def first_rows(args: Any) -> int:
 
 def room(args: Any, env: Simulation, first: int) -> None:
     """ValueError where a replay has no room for the `first` rows, which come before learning."""
+    before = first * args.num_envs
     if args.n_step > env.horizon:
+        asked = "--n-step is" if sets_windows(args) else "The base's plans take windows of"
         raise ValueError(
-            f"--n-step is {args.n_step}; an episode of {args.env_name} has {env.horizon} steps."
+            f"{asked} {args.n_step}; an episode of {args.env_name} has {env.horizon} steps."
         )
     if args.buffer_size // args.num_envs < first:
         raise ValueError(
-            f"--buffer-size is {args.buffer_size:,}; it must hold the {first * args.num_envs:,} "
-            "steps before learning starts."
+            f"--buffer-size is {args.buffer_size:,}; it must hold the {before:,} steps before "
+            "learning starts."
         )
-    if args.steps <= first * args.num_envs:
+    if args.steps <= before:
+        also = "--n-step or " * sets_windows(args) + "--num-envs where that needs more"
         raise ValueError(
-            f"--steps is {args.steps:,}; learning starts after {first * args.num_envs:,}: "
-            "lower --learning-starts, or --n-step or --num-envs where they need more."
+            f"--steps is {args.steps:,}; learning starts after {before:,}: give at least "
+            f"{before + 1:,}, or lower --learning-starts, or {also}."
         )
+
+
+def sets_windows(args: Any) -> bool:
+    """Whether a flag, --n-step, says how long a window is, and not a base's plans."""
+    return "n_step" in vars(args)
 
 
 def groups(args: Any, row: int, window: int) -> list[Any]:
@@ -178,11 +186,12 @@ def groups(args: Any, row: int, window: int) -> list[Any]:
     that an iteration reads of them."""
     rows = args.buffer_size // args.num_envs
     read = pace(args).updates * args.agent.delay * args.batch_size * window
+    lower = "lower --batch-size" + " or --n-step" * sets_windows(args)
     return host.groups(
         args,
         2 * (rows + read // args.num_envs) * row,  # and copies
         f"a replay of {args.buffer_size:,} steps, of which {read:,} are read at a time,",
-        "lower --buffer-size" if rows * args.num_envs > read else "lower --batch-size or --n-step",
+        "lower --buffer-size" if rows * args.num_envs > read else lower,
     )
 
 

@@ -145,6 +145,7 @@ def look(within: tuple[float, float], alike: bool, log: record.Record) -> None:
 def main(args: Args) -> None:
     cli.use_threads(args.threads)
     env = envs.world(args.env, args.physics, threads=args.threads)
+    check_rewards(args)
     data = prepared(args, env)
     parts, begins = check(args, env, data), start.start(args, env)
     host.train(parts, env, lambda part: course(part, env, data, begins.of(args, part)))
@@ -156,22 +157,20 @@ def prepared(args: Any, env: envs.World) -> Dataset:
     told = runs.read_manifest(args.out) if args.resume else {}
     if told.get("data_sha256", found.facts[npz.HASH]) != found.facts[npz.HASH]:
         raise ValueError(f"{args.out} was begun with other data than are in {args.data} now.")
-    found = of_task(args.data, found, args.env_name, env)
+    above = getattr(args, "base", None) is not None
+    found = of_task(args.data, found, args.env_name, env, above)
     if found.facts.get("reward") == "none" and hasattr(args.agent, "critic"):
         raise ValueError(f"{args.data} tells no rewards: BC alone learns from it.")
-    if not (np.isfinite(args.reward_scale) and np.isfinite(args.reward_shift)):
-        raise ValueError("--reward-scale and --reward-shift take finite numbers.")
-    if not args.reward_scale:
-        raise ValueError("--reward-scale is 0, which leaves no rewards; it takes another number.")
     rewards = args.reward_scale * found.steps["reward"] + args.reward_shift
     return found._replace(steps=found.steps | {"reward": rewards.astype(np.float32)})
 
 
-def of_task(path: Path, found: Dataset, name: str, env: envs.World) -> Dataset:
-    """What a task of this name sees of a file's dataset; ValueError unless it was made of it."""
+def of_task(path: Path, found: Dataset, name: str, env: envs.World, above: bool = False) -> Dataset:
+    """What a task of this name, it may be that of what is learned `above`, sees of a file's
+    dataset; ValueError unless it was made of it."""
     made = found.facts.get("task")
     if made:
-        cli.same_task(path, found.facts, name, env.task)
+        cli.same_task(path, found.facts, name, env.task, above)
     takes = limits(env)
     if takes and not made and "action_low" in found.facts:
         told = [found.facts[f"action_{end}"] for end in ("low", "high")]
@@ -221,6 +220,15 @@ def check(args: Args, env: envs.World, data: Dataset) -> list[Args]:
     state = jax.eval_shape(once, jax.random.key(0))
     mend = "lower --agent.hidden or --batch-size"
     return host.groups(args, 4 * memory.size(state), "its networks", mend)
+
+
+def check_rewards(args: Any) -> None:
+    """Raise ValueError unless rewards as they are learned from are numbers that tell something."""
+    for name in ("reward_scale", "reward_shift"):
+        if not np.isfinite(value := getattr(args, name, 0.0)):
+            raise ValueError(f"--{name.replace('_', '-')} is {value}; it takes a finite number.")
+    if not args.reward_scale:
+        raise ValueError("--reward-scale is 0, which leaves no rewards; it takes another number.")
 
 
 def check_agent(agent: Any) -> None:

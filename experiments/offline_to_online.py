@@ -190,6 +190,7 @@ def course(args: Args, env: Simulation, data: Dataset | None, begins: start.Star
 
 def main(args: Args) -> None:
     env = host.simulated(args)
+    offline.check_rewards(args)
     data = offline.prepared(args, env) if args.data else None
     parts, begins = check(args, env, data), start.start(args, env)
     host.train(parts, env, lambda part: course(part, env, data, begins.of(args, part)))
@@ -198,13 +199,13 @@ def main(args: Args) -> None:
 def check_data(args: Any, data: Dataset | None, without: str) -> None:
     """Raise ValueError unless each batch has a share of the data, if there are any, which fit in
     memory and can be drawn from."""
-    if data is None:
-        return
-    if not 0 < shared(args) < args.batch_size:
+    if not 0 < args.mix < 1 or (data and not 0 < shared(args) < args.batch_size):
         raise ValueError(
             f"--mix is {args.mix}; it takes a share above 0 and below 1, of which a batch of "
             f"{args.batch_size} has a step of each. Without --data {without}."
         )
+    if data is None:
+        return
     memory.require(2 * data.size, f"{args.data}", "take a part of it")
     args.sampler.weights(data)
 

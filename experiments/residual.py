@@ -172,9 +172,8 @@ def course(args: Args, env: Simulation, found: Base, data: Dataset | None) -> Co
 
 def main(args: Args) -> None:
     env = host.simulated(args)
-    if not isinstance(args.agent, ResFiT):
-        what = f"{type(args.agent).__name__} is not what adds to a base here"
-        raise ValueError(f"{what}: ResFiT is; ResiP is experiments.residual_ppo's.")
+    base.require_able(args.agent, "alone")
+    offline.check_rewards(args)
     found = base.base(args, env)
     args = replace(args, agent=cli.found(args.agent, env.task))
     data = offline.prepared(args, env) if args.data else None

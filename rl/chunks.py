@@ -30,8 +30,10 @@ def require(agent: Any, ability: str, what: str) -> None:
     base, who = agent.base, type(agent).__name__
     if base is None:
         return
-    if not hasattr(base, ability):
-        raise ValueError(f"{who} needs {what}, and {type(base).__name__} is none.")
+    if not (hasattr(base, "draw") and hasattr(base, ability)):
+        mend = "; that has a base itself: name this, or go on with that run by --resume"
+        mend *= hasattr(base, "base")
+        raise ValueError(f"{who} needs {what}, and {type(base).__name__} is none{mend}.")
     if base.chunks.decay is not None or base.chunks.late:
         which = "late" if base.chunks.late else "decay"
         raise ValueError(

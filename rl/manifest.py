@@ -169,6 +169,22 @@ def _cpu() -> str:
     return next((x.split(": ", 1)[1] for x in lines if x.startswith("model name")), "unknown")
 
 
+def flags(told: Any, wanted: Any, flag: str = "--env") -> str:
+    """The flags that set what of `wanted` is otherwise than `told` to what is told."""
+    if isinstance(told, dict) and isinstance(wanted, dict):
+        both = {name: (told.get(name), wanted.get(name)) for name in wanted | told}
+        other = {name: pair for name, pair in both.items() if pair[0] != pair[1]}
+        return " ".join(
+            flags(*pair, f"{flag}.{name.replace('_', '-')}") for name, pair in other.items()
+        )
+    told = LATER.get(flag[2:].replace("-", "_")) if told is None else told
+    if wanted is True or told is True:
+        head, _, name = flag.rpartition(".")
+        return flag if told else f"{head}.no-{name}"
+    values = told if isinstance(told, list | tuple) else [told]
+    return flag if told is None else " ".join([flag, *map(str, values)])
+
+
 def difference(name: str, told: Any, wanted: Any) -> str:
     """The first part of `told` that is not as in `wanted`, as NAME.FIELD = this, not that."""
     if isinstance(told, dict) and isinstance(wanted, dict):

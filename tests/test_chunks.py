@@ -10,6 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.diffusion_bc import DiffusionBC
+from agents.dppo import DPPO
+from agents.dsrl import DSRL
+from agents.flow_bc import FlowBC
+from agents.fql import FQL
+from agents.reinflow import ReinFlow
 from rl import chunks, executors
 from rl.chunks import Chunks
 from rl.policy import Policy
@@ -166,6 +172,14 @@ def test_actions_are_planned_in_units_of_their_own_and_stay_within_bounds() -> N
     step = jax.vmap(lambda key: policy.step(params, policy.init(params), jnp.zeros(2), key)[0])
     actions = np.asarray(step(jax.random.split(jax.random.key(0), 64)))
     np.testing.assert_allclose(np.unique(np.abs(actions.round(4))), [1])
+
+
+def test_what_has_a_base_itself_is_told_of_as_one() -> None:
+    for above in (lambda base: DSRL(FQL(base)), lambda base: ReinFlow(ReinFlow(base))):
+        with pytest.raises(ValueError, match="is none; that has a base itself: name this, or go"):
+            above(FlowBC())
+    with pytest.raises(ValueError, match="DPPO is none; that has a base itself"):
+        DPPO(DPPO(DiffusionBC()))
 
 
 @pytest.mark.parametrize(

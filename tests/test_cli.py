@@ -12,7 +12,7 @@ import jax
 import pytest
 
 import envs
-from experiments import cli
+from experiments import cli, make_data
 from experiments.offline import Args
 from rl import manifest
 from rl.saver import Stop
@@ -60,6 +60,18 @@ def test_data_of_another_task_are_told_the_flag_that_mends_it(asked: str, made: 
     words = told[1].split() if told[1].startswith("--env ") else [*asked.split(), *told[1].split()]
     words = words if words[0] == "--env" else ["--env", *words]
     assert cli.parse(Args, words).env == theirs.env
+
+
+def test_above_a_base_data_are_told_how_to_be_made() -> None:
+    for words in ("panda-peg-insertion --env.clearance 0.005 --env.rewards sparse", "panda-push-t"):
+        mine = cli.parse(make_data.Args, ["--env", *words.split()])
+        for made in ("panda-peg-insertion", "panda-pick-cube"):
+            facts = {"task": made, "env": manifest.plain(envs.make_task(made))}
+            with pytest.raises(ValueError, match="Above a base the task stays") as error:
+                cli.same_task(Path("x.npz"), facts, mine.env_name, mine.env, above=True)
+            told = re.search(r"python -m experiments\.make_data (.*) makes them", str(error.value))
+            assert told
+            assert cli.parse(make_data.Args, told[1].split()).env == mine.env
 
 
 def test_data_of_no_task_are_told_how_to_make_some() -> None:

@@ -16,7 +16,7 @@ import tyro
 from matplotlib.mathtext import MathTextParser
 
 import envs
-from benchmarks import collect, docs, flags
+from benchmarks import collect, docs, figures, flags
 from benchmarks.collect import Result
 from experiments import cli
 
@@ -216,7 +216,7 @@ def test_a_curve_is_of_the_newest_configuration(tmp_path: Path) -> None:
     unknown = [replace(x, about={"git": {"commit": None}}) for x in tasks["T"]]
     assert docs.ends({"T": unknown}).endswith("| unknown |")
     assert "(sac.png)" in docs.curve(docs.NAMED["sac"], tasks)
-    axes = docs.figure(tasks).axes[0]
+    axes = figures.learned(tasks).axes[0]
     np.testing.assert_allclose(axes.lines[0].get_xydata(), [[1, 2], [2, 4]])
     low_high = np.asarray(axes.collections[0].get_paths()[0].vertices)[:, 1]
     assert (low_high.min(), low_high.max()) == (1, 5)

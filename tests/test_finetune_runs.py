@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from experiments import cli, finetune, finetune_ppo, fql, offline, play
+from experiments import cli, finetune, finetune_ppo, fql, host, offline, play
 from rl import checkpoint, record, runs
 from tests.test_offline import SMALL, balancing
 
@@ -103,6 +103,8 @@ def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
         patched.setattr(record.Record, "spent", stop)
         with pytest.raises(SystemExit):
             run(name, own, *mixed, "--save-s", "0", "--out", str(cut))
+    with pytest.raises(ValueError, match=r"cut has no checkpoint 99; it has \[\d+"):
+        cli.parse(module.Args, ["--resume", str(cut / "checkpoints" / "99")])
     module.main(cli.parse(module.Args, ["--resume", str(cut)]))
     told, begun = runs.read_manifest(cut), runs.read_manifest(whole)
     assert told["parameters_sha256"] == begun["parameters_sha256"]
@@ -139,13 +141,21 @@ def test_a_diffusion_is_steered(diffusion: Path, tmp_path: Path) -> None:
     ("name", "words", "why"),
     [
         ("fql", ["--env", "Hopper-v5"], "another observation, normaliser, action, rate"),
-        ("dsrl", ["--agent", "sac"], "SAC learns above no base; DSRL does"),
-        ("dsrl", ["--agent", "resfit"], "ResFiT is not fine-tuned here: dsrl, expo, fql, qc are"),
-        ("reinflow", ["--agent", "dsrl"], "DSRL is not fine-tuned by PPO: dppo, reinflow are"),
+        ("dsrl", ["--agent", "sac"], "SAC learns above no base; dppo, dsrl, .*reinflow"),
+        ("dsrl", ["--agent", "resfit"], "here: dsrl, expo, fql, qc can; ResFiT is for .*residual"),
+        ("reinflow", ["--agent", "dsrl"], "here: dppo, reinflow can; DSRL is for .*finetune"),
         ("fql", ["--mix", "1", "--data", "{data}"], "--mix is 1.0"),
         ("fql", ["--data", "{none}"], "there is no such file"),
         ("noise", ["--data", "{data}"], "{data} tells nothing: leave --data out"),
-        ("dsrl", ["--steps", "200"], "learning starts after 200"),
+        ("fql", ["--mix", "nan", "--data", "{data}"], "--mix is nan"),
+        ("fql", ["--mix", "-0.1"], "--mix is -0.1"),
+        ("dsrl", ["--reward-scale", "nan"], "--reward-scale is nan; it takes a finite number"),
+        ("dsrl", ["--reward-shift", "inf"], "--reward-shift is inf; it takes a finite number"),
+        ("reinflow", ["--reward-scale", "inf"], "--reward-scale is inf; it takes a finite number"),
+        ("dsrl", ["--steps", "200"], "after 200: give at least 201, .* or --num-envs where"),
+        ("dsrl", ["--steps", "400"], "the base acts for 400: give at least 401, or lower"),
+        ("dsrl", ["--batch-size", "100000000000"], r"are free: lower --batch-size\."),
+        ("dsrl", ["--agent.base.lr", "1"], r"under --agent\.base is as --base has it"),
         ("reinflow", ["--agent.minibatches", "99"], "do not fill 99 minibatches"),
     ],
 )  # fmt: skip
@@ -177,6 +187,21 @@ def test_a_base_that_cannot_is_refused_with_the_reason(
     late = imitator(data, tmp_path / "late", "flow_bc", "--agent.chunks.late", "1")
     with pytest.raises(ValueError, match=r"made with --agent\.chunks\.late, so that plans overlap"):
         run("dsrl", late)
+
+
+def test_a_base_that_is_damaged_is_told_of_with_what_mends_it(flow: Path, tmp_path: Path) -> None:
+    own = shutil.copytree(flow, tmp_path / "base")
+    (own / "policy-0.safetensors").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match=r"cannot be read .*; make it anew, or name another run"):
+        run("dsrl", own)
+
+
+def test_an_iteration_is_done_whole_and_that_is_said(
+    flow: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = cli.parse(finetune_ppo.Args, words_of("reinflow", flow, "--steps", "100"))
+    finetune_ppo.check(args, host.simulated(args))
+    assert "--steps is 100; an iteration, which is done whole, has 128" in capsys.readouterr().out
 
 
 def test_a_base_keeps_its_task_where_that_is_named(flow: Path) -> None:

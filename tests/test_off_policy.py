@@ -160,7 +160,7 @@ def test_an_agent_is_named_by_its_file(tmp_path: Path) -> None:
         (["--n-step", "1001"], "--n-step is 1001; an episode of InvertedPendulum-v5 has 1000"),
         (["--evals", "-1"], "--evals is -1"),
         (["--save-s", "nan"], "--save-s is nan"),
-        (["--steps", "400"], "--steps is 400; learning starts after 400: lower"),
+        (["--steps", "400"], "learning starts after 400: give at least 401, or lower"),
         (["--threads", "1000000"], "--threads is 1000000; it takes at most 16 for each core"),
         (["--buffer-size", "300"], "must hold the 400 steps before learning starts"),
         (["--buffer-size", "100000000000"], "are free: lower --buffer-size"),

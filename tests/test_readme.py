@@ -56,8 +56,9 @@ def test_a_command_is_one(command: str, monkeypatch: pytest.MonkeyPatch) -> None
             words.remove("--help")
         # There is no such run here to go on with, or to start from.
         monkeypatch.setattr(cli, "_begun", lambda args_type, run: args_type())
-        learned = {"env": envs.make_task("Hopper-v5"), "env_name": "Hopper-v5"}
-        theirs = FlowBC() if "--base" in words else SAC()
+        above = "--base" in words
+        task, theirs = ("panda-peg-insertion", FlowBC()) if above else ("Hopper-v5", SAC())
+        learned = {"env": envs.make_task(task), "env_name": task}
         monkeypatch.setattr(cli, "_of_run", lambda begun, run: learned | {"agent": theirs})
         parse = cli.parse if hasattr(module.Args, "env_name") else tyro.cli
         assert isinstance(parse(module.Args, args=words), module.Args)

@@ -14,6 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 import envs
 from agents.flow_bc import FlowBC
+from agents.one_step import OneStep
 from experiments import base, cli, host, offline, play, residual, residual_ppo
 from rl import checkpoint, manifest, record, runs
 from rl import residual as combined
@@ -137,10 +138,12 @@ def test_another_base_is_not_gone_on_with(
         (["--env", "Hopper-v5"], r"another observation, normaliser, action, rate.\n  base  .*"
          r"\[4\].* 25 Hz\n  task  .*\[11\].* 125 Hz"),
         (["--env", "InvertedPendulum-v5", "--env.frame-skip", "4"], "another rate.*25 Hz.*12.5 Hz"),
-        (["--agent", "sac"], "SAC learns above no base; ResFiT does"),
+        (["--agent", "sac"], "SAC learns above no base; dppo, dsrl, .*resfit, resip do"),
         (["--mix", "1", "--data", "{data}"], "--mix is 1.0"),
         (["--data", "{none}"], "there is no such file"),
         (["--steps", "300"], "learning starts after 300"),
+        (["--mix", "nan"], "--mix is nan"),
+        (["--reward-shift", "inf"], "--reward-shift is inf; it takes a finite number"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(
@@ -172,11 +175,20 @@ def test_no_base_is_told_of(flow: Path) -> None:
     for experiment in (residual, residual_ppo):
         with pytest.raises(ValueError, match="name a run with --base"):
             experiment.main(cli.parse(experiment.Args, ["--no-video"]))
-    for name in ("one_step", "resip"):
-        with pytest.raises(ValueError, match=r"not what adds to a base here: ResFiT is; ResiP is"):
+    for name, home in (("one_step", r"\."), ("resip", r"; ResiP is for .*residual_ppo")):
+        with pytest.raises(ValueError, match=f"does not learn .* here: resfit can{home}"):
             residual.main(cli.parse(residual.Args, ["--base", str(flow), "--agent", name]))
-    with pytest.raises(ValueError, match="nowhere is no run"):
+    with pytest.raises(ValueError, match=r"nowhere is no run.*; make it anew, or name another"):
         cli.parse(residual.Args, ["--base", "nowhere"])
+
+
+def test_each_agent_above_a_base_has_an_experiment() -> None:
+    for agent in (cli.agent(name) for name in cli.agent_names()):
+        homes = [home for ability, home in base.HOMES.items() if hasattr(agent, ability)]
+        assert len(homes) == (hasattr(agent, "base") and not isinstance(agent, OneStep))
+        if hasattr(agent, "passes"):
+            with pytest.raises(ValueError, match=r"passes is 100000; it takes a count .*1,000"):
+                replace(agent, passes=100_000)
 
 
 def test_an_interface_tells_of_chunks() -> None:

@@ -53,8 +53,8 @@ class PegInsertion(Task):
     rewards: Rewards = "dense"
     clearance: float = 0.001  # m that the hole is wider than the peg; less than 0 fits none
     turned: float = 0.3  # rad, how far from straight the hole may be
-    low: tuple[float, float] = (0.45, -0.1)  # m, corners of where its middle lies
-    high: tuple[float, float] = (0.6, 0.1)
+    low: tuple[float, float] = (0.45, -0.1)  # m, a corner of where its middle lies
+    high: tuple[float, float] = (0.6, 0.1)  # m, the opposite one
     timestep: float = 0.002  # s, of physics
     pixels: int = 0  # a side of the pictures that wrist and front cameras take; 0: none
     scripted: bool = False  # observations hold what an expert reads as well
