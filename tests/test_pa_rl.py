@@ -139,7 +139,7 @@ def test_an_update_teaches_the_base_its_lesson() -> None:
 
 def test_any_imitator_can_be_taught() -> None:
     base = DiffusionBC(chunks=PLANS, net=planners.NET)
-    agent = PARL(base=base, passes=2, candidates=2, kept=1, climbs=1, critics=CRITICS, delay=1)
+    agent = PARL(base=base, passes=2, candidates=2, kept=2, climbs=1, critics=CRITICS, delay=1)
     state = agent.init(KEY, OBS, ACTION, planners.learned(base))
     new, _ = jax.jit(agent.update)(state, jax.tree.map(lambda x: x[None], STEPS), KEY)
     assert not planners.same(new.base.net.params, state.base.net.params)
@@ -152,7 +152,7 @@ def test_any_imitator_can_be_taught() -> None:
     [
         (lambda: PARL(BC()), "PARL needs a flow or a diffusion, which .* and BC is none"),
         (lambda: PARL(DiffusionBC(Chunks(decay=0.1))), "was made with --agent.chunks.decay"),
-        (lambda: PARL(kept=9), "PARL's kept is 9; it takes a count up to 8"),
+        (lambda: PARL(kept=9), "PARL's kept is 9; it takes a count from 2 to 8"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make: Any, why: str) -> None:
