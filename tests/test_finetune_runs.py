@@ -27,6 +27,7 @@ WORDS = {
     "expo": [*OFF, "--agent.hidden", "8", "--agent.delay", "2", "--agent.candidates", "2"],
     "dsrl": [*OFF, "--agent.hidden", "8", "--agent.delay", "2"],
     "noise": [*OFF, "--agent.hidden", "8", "--agent.delay", "2", "--agent.critics-of", "noise"],
+    "pa_rl": [*OFF, "--agent.delay", "2", "--agent.climbs", "2"], "idql": OFF, "qam": OFF,
     "reinflow": ON, "dppo": [*ON, "--agent.learned", "1"],
 }  # fmt: skip
 
@@ -71,12 +72,11 @@ def run(name: str, base: Path, *more: str) -> None:
     module.main(cli.parse(module.Args, words_of(name, base, *more)))
 
 
-SLOW = [
-    pytest.param(name, marks=pytest.mark.slow) for name in ("fql", "noise", "dppo", "qc", "expo")
-]
+QUICKEST = "dsrl", "reinflow"
+EACH = [name if name in QUICKEST else pytest.param(name, marks=pytest.mark.slow) for name in WORDS]
 
 
-@pytest.mark.parametrize("name", ["dsrl", "reinflow", *SLOW])
+@pytest.mark.parametrize("name", EACH)
 def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
     name: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest,
@@ -85,7 +85,7 @@ def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
     flow: Path = request.getfixturevalue("diffusion" if name == "dppo" else "flow")
     own, whole, cut = tmp_path / "base", tmp_path / "whole", tmp_path / "cut"
     shutil.copytree(flow, own)
-    mixed = ["--data", str(data)] * (name in ("fql", "dsrl"))
+    mixed = ["--data", str(data)] * (name in ("fql", "dsrl", "idql"))
     module, words = experiment(name), words_of(name, own, *mixed, "--save-s", "0")
     run(name, own, *mixed, "--save-s", "0", "--out", str(whole))
     assert "of the base, " in capsys.readouterr().out
@@ -131,10 +131,16 @@ def learned(out: Path, flow: Path, name: str) -> bool:
 
 
 @pytest.mark.slow
-def test_a_diffusion_is_steered(diffusion: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("dsrl", []), ("idql", ["agent.guide:doit"]), ("idql", ["agent.guide:cdsa"])],
+)
+def test_a_diffusion_is_steered(
+    name: str, words: list[str], diffusion: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "run"
-    run("dsrl", diffusion, "--agent.passes", "4", "--out", str(out))
-    assert learned(out, diffusion, "dsrl")
+    run(name, diffusion, "--agent.passes", "4", "--out", str(out), *words)
+    assert learned(out, diffusion, name)
 
 
 @pytest.mark.parametrize(
