@@ -59,11 +59,8 @@ def uphill(
             plan, best, most = now
             value, back = jax.vjp(worth, plan)
             best, most = better(best, most, plan, value)
-            return (
-                jnp.clip(plan + size * back(jnp.ones_like(value))[0], *bounds),
-                best,
-                most,
-            ), None
+            (slope,) = back(jnp.ones_like(value))
+            return (jnp.clip(plan + size * slope, *bounds), best, most), None
 
         begin = plan, plan, jnp.full(len(plan), -jnp.inf)
         (plan, best, most), _ = jax.lax.scan(step, begin, length=steps)
