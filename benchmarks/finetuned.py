@@ -92,6 +92,6 @@ def figure(scores: Scores) -> Figure:
         ax.set(title=task, xlabel="minutes")
         if scores.ranges[task][1] == 1:
             ax.set_ylim(0, 1)
+        ax.legend(fontsize=8)
     axes[0].set_ylabel(scores.what)
-    axes[0].legend(fontsize=8)
     return whole

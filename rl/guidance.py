@@ -121,7 +121,7 @@ class Cdsa:
     count: int = 8  # plans that are drawn
     blur: float = 0.3  # std, in the base's units, of the noise that a density is told with
     size: float = 0.02  # of a step, for each unit of the score
-    steps: int = 3
+    steps: int = 3  # there
 
     def __post_init__(self) -> None:
         sound(
@@ -157,7 +157,7 @@ class Doit:
     count: int = 4  # plans that are drawn
     proposals: int = 8  # of each step, half of them opposite to the others
     temperature: float = 0.5  # in stds of what they are worth
-    strength: float = 0.5
+    strength: float = 0.5  # of what moves the noise that is predicted
     eta: float = 0.5  # noise of drawing
     last: int = 10  # steps that are steered, the very last, which adds no noise, not counted
 
