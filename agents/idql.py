@@ -43,7 +43,7 @@ class IDQL:
     def __post_init__(self) -> None:
         sound(
             self,
-            passes=(0 <= self.passes <= 1000, "a count up to 1000, 0 for the base's own"),
+            passes=(0 <= self.passes <= 1_000, "a count up to 1,000, or 0 for the base's own"),
             expectile=(0 < self.expectile < 1, "a share in (0, 1)"),
             lr=(self.lr >= 0, "a number of at least 0"),
             gamma=(0 <= self.gamma <= 1, "a number in [0, 1]"),

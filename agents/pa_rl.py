@@ -44,7 +44,7 @@ class PARL:
     def __post_init__(self) -> None:
         sound(
             self,
-            passes=(0 <= self.passes <= 1000, "a count up to 1000, 0 for the base's own"),
+            passes=(0 <= self.passes <= 1_000, "a count up to 1,000, or 0 for the base's own"),
             candidates=(self.candidates > 0, "a count of at least 1"),
             kept=(1 < self.kept <= self.candidates, f"a count from 2 to {self.candidates}"),
             climbs=(self.climbs >= 0, "a count of at least 0"),

@@ -46,7 +46,7 @@ class QAM:
     def __post_init__(self) -> None:
         sound(
             self,
-            passes=(0 <= self.passes <= 1000, "a count up to 1000, 0 for the flow's own"),
+            passes=(0 <= self.passes <= 1_000, "a count up to 1,000, or 0 for the flow's own"),
             sharpness=(self.sharpness >= 0, "a number of at least 0"),
             doubt=(self.doubt >= 0, "a number of at least 0"),
             lr=(self.lr >= 0, "a number of at least 0"),

@@ -104,7 +104,7 @@ def test_it_does_the_best_of_its_plans_by_the_least_slow_critic() -> None:
         (lambda: IDQL(BC()), "IDQL needs a flow or a diffusion, among .* and BC is none"),
         (lambda: IDQL(FlowBC(Chunks(late=1))), "was made with --agent.chunks.late"),
         (lambda: IDQL(expectile=1.0), r"IDQL's expectile is 1.0; it takes a share in \(0, 1\)"),
-        (lambda: IDQL(passes=1001), "IDQL's passes is 1001; it takes a count up to 1000"),
+        (lambda: IDQL(passes=1001), "IDQL's passes is 1001; it takes a count up to 1,000"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make: Any, why: str) -> None:
