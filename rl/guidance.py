@@ -174,7 +174,10 @@ class Doit:
     def require(self, base: Any) -> None:
         """Raise ValueError unless a base can be guided so."""
         if not hasattr(base, "diffusion"):
-            raise ValueError(f"Doit steers a diffusion's steps; {type(base).__name__} has none.")
+            raise ValueError(
+                f"Doit steers a diffusion's steps; {type(base).__name__} has none: give a base that "
+                "is a diffusion, or agent.guide:best."
+            )
 
     def guided(self, base: Any, passes: int, worth: Worth) -> Draw:
         steps = passes or base.diffusion.steps
