@@ -175,8 +175,8 @@ class Doit:
         """Raise ValueError unless a base can be guided so."""
         if not hasattr(base, "diffusion"):
             raise ValueError(
-                f"Doit steers a diffusion's steps; {type(base).__name__} has none: give a diffusion "
-                "as base, or agent.guide:best."
+                f"Doit steers a diffusion's steps; {type(base).__name__} has none: give a base "
+                "that is a diffusion, or agent.guide:best."
             )
 
     def guided(self, base: Any, passes: int, worth: Worth) -> Draw:
