@@ -33,7 +33,7 @@ class PARL:
 
     base: Any = None  # a flow or a diffusion, that of a run, or one that learns from nothing
     passes: int = 0  # of its network for a plan; 0: as many as it was made with
-    candidates: int = 8  # plans that are drawn
+    candidates: int = 8  # plans that are drawn, at least 2
     kept: int = 2  # of these, the best, that are moved uphill; in lessons what was done is the last
     climbs: int = 5  # steps uphill
     climb: float = 3e-4  # of a step, for each unit of slope of what actions are worth
@@ -45,7 +45,7 @@ class PARL:
         sound(
             self,
             passes=(0 <= self.passes <= 1_000, "a count up to 1,000, or 0 for the base's own"),
-            candidates=(self.candidates > 0, "a count of at least 1"),
+            candidates=(self.candidates > 1, "a count of at least 2"),
             kept=(1 < self.kept <= self.candidates, f"a count from 2 to {self.candidates}"),
             climbs=(self.climbs >= 0, "a count of at least 0"),
             climb=(self.climb >= 0, "a number of at least 0"),
