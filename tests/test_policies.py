@@ -17,7 +17,10 @@ from rl import checkpoint, runs
 POLICIES = Path(__file__).parent.parent / "benchmarks" / "policies"
 
 
-SLOW = "go2-rough-teacher", "panda-peg-insertion-diffusion", "panda-push-t-diffusion"
+SLOW = {
+    *("go2-rough-teacher", "panda-peg-insertion-diffusion", "panda-push-t-diffusion"),
+    *(f"{task}-{kind}" for task in ("HalfCheetah-v5", "Hopper-v5") for kind in ("base", "diffusion")),
+}
 
 
 @pytest.mark.parametrize(
