@@ -50,7 +50,7 @@ class IDQL:
         )
         chunks.require(self, "draw", "a flow or a diffusion, among whose plans it chooses")
         if self.base is not None:
-            self.guide.require(self.base)
+            self.guide.require(self.base, self.passes)
 
     @property
     def chunks(self) -> Chunks:

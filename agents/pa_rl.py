@@ -25,6 +25,7 @@ class State(NamedTuple):
 
     base: Any  # the imitator's own
     critic: Critic  # of what is done of plans, by what the policy sees
+    updates: Array  # [] int32
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class PARL:
     critics: Critics = Critics(normalise=False)  # the base measures what is seen
     gamma: float = 0.99  # of a step, not a plan
     delay: int = 4  # critic steps for each step of the base
+    warm: int = 2_500  # critic steps before lessons are theirs: till then they are what was done
 
     def __post_init__(self) -> None:
         sound(
@@ -51,6 +53,7 @@ class PARL:
             climb=(self.climb >= 0, "a number of at least 0"),
             gamma=(0 <= self.gamma <= 1, "a number in [0, 1]"),
             delay=(self.delay > 0, "a count of at least 1"),
+            warm=(self.warm >= 0, "a count of at least 0"),
         )
         chunks.require(self, "learn", "a flow or a diffusion, which is taught better plans")
 
@@ -71,7 +74,7 @@ class PARL:
         own = chunks.learner(self.base, base_key, obs, action, base)
         seen, plan = self.chunks.begin(own.scales)
         done = plan[: self.chunks.execute]
-        return State(own, self.critics.init(key, seen.reshape(-1), done))
+        return State(own, self.critics.init(key, seen.reshape(-1), done), jnp.int32(0))
 
     def policy(self, explore: bool, action_dim: int) -> Policy:
         """The policy of `deploy`'s parameters, which does the best of its plans in either case."""
@@ -143,15 +146,18 @@ class PARL:
 
     def update(self, state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:
         """`delay` steps of the critics, one on each window batch [delay, B, ...], then one of the
-        base on what is better than it where the last were."""
+        base on what is better than it where the last were, once they are warm."""
         critic_key, lesson_key, key = jax.random.split(key, 3)
         keys = jax.random.split(critic_key, self.delay)
         state, (macros, metrics) = jax.lax.scan(self.learn, state, (batch, keys))
         last = jax.tree.map(lambda x: x[-1], macros)
         plan = self.lesson(state, last.window, lesson_key)
         taught = last.window._replace(chunk=plan, kept=jnp.ones_like(last.window.kept))
+        updates = state.updates + self.delay
+        warm = updates > self.warm
+        taught = jax.tree.map(lambda x, y: jnp.where(warm, x, y), taught, last.window)
         base, more = self.base.learn(state.base, taught, key)
-        return state._replace(base=base), jax.tree.map(jnp.mean, metrics) | more
+        return state._replace(base=base, updates=updates), jax.tree.map(jnp.mean, metrics) | more
 
     def observe(self, state: State, seen: Transition) -> State:
         """With fresh transitions [T, N, ...] counted, if these are the first: it goes on measuring

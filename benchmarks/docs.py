@@ -166,10 +166,17 @@ def index(found: dict[str, Any]) -> str:
     return "\n".join([head, *lines]) + "\n"
 
 
+def needed(command: str, examples: list[str]) -> bool:
+    """Whether what it makes, or for all it is what others are made of, is asked for there."""
+    made = command.split("--out ")[1].split()[0]
+    return made.startswith("data") or any(f"{made} " in f"{example} " for example in examples)
+
+
 def commands(page: Page) -> str:
     """How to train, go on, look at it and drive it."""
     out, program = page.args.out, f"python -m experiments.{page.experiment}"
-    lines = [*BASES * bool(page.task), *page.examples]
+    bases = [x for x in BASES * bool(page.task) if needed(x, page.examples)]
+    lines = [*bases, *page.examples]
     lines.append(f"{program} --resume {out}  # goes on with a run that was stopped")
     lines.append(f"python -m experiments.play {out}  # its return over fixed starts, and a video")
     if page.args.env.spec.command:

@@ -1,8 +1,9 @@
 """The command line: `--env NAME --env.<field> VALUE`, and errors as one sentence."""
 
 import os
+import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +18,8 @@ from envs import World, render
 from envs.checks import known
 from rl import manifest, runs
 from rl.checkpoint import SEAL
+
+CHOICE = re.compile(r"(\w+)[\w.]*:[\w-]+")  # which kind a field is of: agent.guide:doit
 
 
 def run(main: Callable[..., None], args_type: Any) -> None:
@@ -48,6 +51,9 @@ def parse(args_type: Any, args: list[str], begun: Mapping[str, Any] | None = Non
     """
     defaults: Any = args_type()
     hints = get_type_hints(args_type)
+    going_on = "resume" in hints and any(word.split("=")[0] == "--resume" for word in args)
+    if going_on and (not args[0].startswith("--resume") or len(args) > 2 - ("=" in args[0])):
+        raise ValueError("--resume takes no other flags: a run goes on with those it has.")
     any_agent = hints.get("agent") is Any
     named = ["--env", *["--agent"] * any_agent]
     named += ["--start-from"] * (any_agent and "start_from" in hints)
@@ -74,7 +80,7 @@ def parse(args_type: Any, args: list[str], begun: Mapping[str, Any] | None = Non
         + f" --agent {made.get('--agent')}" * ("--agent" in made),
         description=f"--env is one of {', '.join(envs.names())}."
         + f" --agent is one of {', '.join(agent_names())}." * any_agent,
-        args=rest,
+        args=ordered(rest, hints),
         default=args_type(**default),
     )
     if "--base" in made:
@@ -83,12 +89,10 @@ def parse(args_type: Any, args: list[str], begun: Mapping[str, Any] | None = Non
         raise ValueError(f"--env names {parsed.env_name}, and --env.id {parsed.env.id}: leave it.")
     if getattr(parsed, "resume", None) is None:
         return parsed
-    if not args[0].startswith("--resume") or len(args) > (1 if "=" in args[0] else 2):
-        raise ValueError("--resume takes no other flags: a run goes on with those it has.")
     return _begun(args_type, parsed.resume)
 
 
-def _named(args: list[str], flags: list[str]) -> tuple[dict[str, str], list[str]]:
+def _named(args: list[str], flags: Collection[str]) -> tuple[dict[str, str], list[str]]:
     """What these flags name, and the rest of the words."""
     made: dict[str, str] = {}
     rest: list[str] = []
@@ -103,6 +107,24 @@ def _named(args: list[str], flags: list[str]) -> tuple[dict[str, str], list[str]
             kind = "name" if flag in ("--env", "--agent") else "run"
             raise ValueError(f"{flag} takes a {kind}.")
     return made, rest
+
+
+def ordered(words: list[str], fields: Collection[str]) -> list[str]:
+    """Last the kinds that are chosen of these fields, each before its flags, as tyro wants it."""
+    last: dict[str, list[str]] = {}
+    for word in words:
+        if (kind := CHOICE.fullmatch(word)) and kind[1] in fields:
+            last[word.partition(":")[0]] = [word]
+    rest: list[str] = []
+    at, chosen = rest, {part[0] for part in last.values()}
+    for word in words:
+        if word in chosen:
+            at = rest
+            continue
+        if word.startswith("--"):
+            at = next((last[path] for path in last if word.startswith(f"--{path}.")), rest)
+        at.append(word)
+    return rest + [word for part in last.values() for word in part]
 
 
 def agent_names() -> list[str]:
@@ -209,27 +231,6 @@ def same_actions(whose: str, theirs: World, env: World) -> None:
             f"{whose} acts with --env.action-scale {then}, and this task has {now}: its actions "
             "would move other ways. Give both the same."
         )
-
-
-def same_task(
-    path: Path, facts: Mapping[str, Any], name: str, task: Any, above: bool = False
-) -> None:
-    """Raise ValueError where a dataset of these facts was made of another task, which stays as it
-    is `above` a base."""
-    made = manifest.first({"task": facts.get("task"), "env": facts.get("env")})
-    asked = manifest.first({"task": name, "env": manifest.plain(task)})
-    if made == asked:
-        return
-    what, make = manifest.difference("its task", made, asked), "python -m experiments.make_data"
-    if above:
-        plain = manifest.first({"env": manifest.plain(envs.named(name))})
-        make = f"{make} --env {name} {manifest.flags(asked['env'], plain['env'])}".rstrip()
-        mend = "Above a base the task stays: give data of it"
-    elif made["task"] == name:
-        mend = f"Give {manifest.flags(made['env'], asked['env'])}, or data of this task"
-    else:
-        mend = f"Give --env {made['task']}, or data of {name}" if made["task"] else "Make some"
-    raise ValueError(f"{path} was made of another task: {what}. {mend}; {make} makes them.")
 
 
 def at_least(least: int, args: Any, *names: str) -> None:

@@ -193,15 +193,14 @@ def check(args: Args, env: Simulation, data: Dataset | None) -> list[Args]:
     cli.at_least(0, args, "learning_starts", "warm", "evals", "save_s")
     offline.check_agent(args.agent)
     check_data(args, data, "all is of the world")
-    first = first_rows(args)
-    room(args, env, first)
-    each = args.num_envs * pace(args).steps
-    before = args.learning_starts + -(-args.warm // each) * each
+    first, each = first_rows(args), args.num_envs * pace(args).steps
+    before = first * args.num_envs + -(-args.warm // each) * each
     if args.steps <= before:
         raise ValueError(
             f"--steps is {args.steps:,}, of which the base acts for {before:,}: give at least "
             f"{before + 1:,}, or lower --learning-starts or --warm."
         )
+    room(args, env, first)
     least = replace(args, buffer_size=first * args.num_envs)
 
     def once(key: Key) -> Transition:

@@ -20,7 +20,7 @@ import envs
 from agents.iql import IQL
 from envs.simulation import Simulation
 from envs.task import Task
-from experiments import cli, host, start
+from experiments import cli, host, prior, start
 from experiments.host import Course, Plan, Run
 from rl import memory, record, rollout, runs
 from rl.agent import FromReplay
@@ -170,7 +170,7 @@ def of_task(path: Path, found: Dataset, name: str, env: envs.World, above: bool 
     dataset; ValueError unless it was made of it."""
     made = found.facts.get("task")
     if made:
-        cli.same_task(path, found.facts, name, env.task, above)
+        prior.same_task(path, found.facts, name, env.task, above)
     takes = limits(env)
     if takes and not made and "action_low" in found.facts:
         told = [found.facts[f"action_{end}"] for end in ("low", "high")]

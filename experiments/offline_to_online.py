@@ -199,10 +199,14 @@ def main(args: Args) -> None:
 def check_data(args: Any, data: Dataset | None, without: str) -> None:
     """Raise ValueError unless each batch has a share of the data, if there are any, which fit in
     memory and can be drawn from."""
-    if not 0 < args.mix < 1 or (data and not 0 < shared(args) < args.batch_size):
+    if not 0 < args.mix < 1:
         raise ValueError(
-            f"--mix is {args.mix}; it takes a share above 0 and below 1, of which a batch of "
-            f"{args.batch_size} has a step of each. Without --data {without}."
+            f"--mix is {args.mix}; it takes a share above 0 and below 1. Without --data {without}."
+        )
+    if data and not 0 < shared(args) < args.batch_size:
+        raise ValueError(
+            f"--mix is {args.mix}, of which a batch of {args.batch_size} has {shared(args)} steps "
+            "of the data: give a share of which it has one of either."
         )
     if data is None:
         return

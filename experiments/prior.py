@@ -1,5 +1,6 @@
 """What off-policy learning reads besides its own replay: demonstrations, and goals in hindsight."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -7,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import envs
 from envs.revealed import Revealed, in_hindsight, without_world
 from envs.simulation import Simulation
-from experiments import cli
-from rl import buffer, runs
+from rl import buffer, manifest, runs
 from rl.buffer import Buffer
 from rl.data import dataset, npz
 from rl.data.dataset import Dataset
@@ -34,13 +35,34 @@ def world(env: Simulation, args: Any) -> Env:
     return Revealed(env) if args.hindsight else env
 
 
+def same_task(
+    path: Path, facts: Mapping[str, Any], name: str, task: Any, above: bool = False
+) -> None:
+    """Raise ValueError where a dataset of these facts was made of another task, which stays as it
+    is `above` a base."""
+    made = manifest.first({"task": facts.get("task"), "env": facts.get("env")})
+    asked = manifest.first({"task": name, "env": manifest.plain(task)})
+    if made == asked:
+        return
+    what, make = manifest.difference("its task", made, asked), "python -m experiments.make_data"
+    if above:
+        plain = manifest.first({"env": manifest.plain(envs.named(name))})
+        make = f"{make} --env {name} {manifest.flags(asked['env'], plain['env'])}".rstrip()
+        mend = "Above a base the task stays: give data of it"
+    elif made["task"] == name:
+        mend = f"Give {manifest.flags(made['env'], asked['env'])}, or data of this task"
+    else:
+        mend = f"Give --env {made['task']}, or data of {name}" if made["task"] else "Make some"
+    raise ValueError(f"{path} was made of another task: {what}. {mend}; {make} makes them.")
+
+
 def demonstrations(env: Simulation, args: Any) -> tuple[Demos, dict[str, str]]:
     """The dataset of this very task as a replay of one world, and what a manifest says of it."""
     path, told = args.demos, runs.read_manifest(args.out) if args.resume else {}
     if path is None:
         return (), {}
     found = npz.read(path)
-    cli.same_task(path, found.facts, args.env_name, env.task)
+    same_task(path, found.facts, args.env_name, env.task)
     sha256 = found.facts[npz.HASH]  # of the file, whose schema may be older than what is read
     if told.get("demos_sha256", sha256) != sha256:
         raise ValueError(

@@ -31,9 +31,10 @@ def require(agent: Any, ability: str, what: str) -> None:
     if base is None:
         return
     if not (hasattr(base, "draw") and hasattr(base, ability)):
-        mend = "; that has a base itself: name this, or go on with that run by --resume"
-        mend *= hasattr(base, "base")
-        raise ValueError(f"{who} needs {what}, and {type(base).__name__} is none{mend}.")
+        mend = "name such a run with --base, or another agent with --agent"
+        if hasattr(base, "base"):
+            mend = "that has a base itself: name this, or go on with that run by --resume"
+        raise ValueError(f"{who} needs {what}, and {type(base).__name__} is none: {mend}.")
     if base.chunks.decay is not None or base.chunks.late:
         which = "late" if base.chunks.late else "decay"
         raise ValueError(

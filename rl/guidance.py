@@ -107,7 +107,7 @@ class Best:
     def __post_init__(self) -> None:
         sound(self, count=(self.count > 0, "a count of at least 1"))
 
-    def require(self, base: Any) -> None:
+    def require(self, base: Any, passes: int) -> None:
         """Raise ValueError unless a base can be guided so."""
 
     def guided(self, base: Any, passes: int, worth: Worth) -> Draw:
@@ -132,7 +132,7 @@ class Cdsa:
             steps=(self.steps > 0, "a count of at least 1"),
         )
 
-    def require(self, base: Any) -> None:
+    def require(self, base: Any, passes: int) -> None:
         """Raise ValueError unless a base can be guided so."""
         if not hasattr(base, "score"):
             raise ValueError(
@@ -171,12 +171,17 @@ class Doit:
             last=(self.last > 0, "a count of at least 1"),
         )
 
-    def require(self, base: Any) -> None:
+    def require(self, base: Any, passes: int) -> None:
         """Raise ValueError unless a base can be guided so."""
         if not hasattr(base, "diffusion"):
             raise ValueError(
                 f"Doit steers a diffusion's steps; {type(base).__name__} has none: give a base "
                 "that is a diffusion, or agent.guide:best."
+            )
+        if (passes or base.diffusion.steps) < 2:
+            raise ValueError(
+                "Doit steers all steps of a diffusion but the last, and --agent.passes leaves no "
+                "other: give at least 2, or agent.guide:best."
             )
 
     def guided(self, base: Any, passes: int, worth: Worth) -> Draw:

@@ -12,7 +12,7 @@ import jax
 import pytest
 
 import envs
-from experiments import cli, make_data
+from experiments import cli, make_data, prior
 from experiments.offline import Args
 from rl import manifest
 from rl.saver import Stop
@@ -52,9 +52,9 @@ def test_what_its_user_can_mend_ends_a_program_with_a_sentence(error: Exception,
 def test_data_of_another_task_are_told_the_flag_that_mends_it(asked: str, made: str) -> None:
     mine, theirs = (cli.parse(Args, ["--env", *words.split()]) for words in (asked, made))
     facts = {"task": theirs.env_name, "env": manifest.plain(theirs.env)}
-    cli.same_task(Path("x.npz"), facts, theirs.env_name, theirs.env)
+    prior.same_task(Path("x.npz"), facts, theirs.env_name, theirs.env)
     with pytest.raises(ValueError, match="was made of another task") as error:
-        cli.same_task(Path("x.npz"), facts, mine.env_name, mine.env)
+        prior.same_task(Path("x.npz"), facts, mine.env_name, mine.env)
     told = re.search(r"Give (.*), or data of", str(error.value))
     assert told
     words = told[1].split() if told[1].startswith("--env ") else [*asked.split(), *told[1].split()]
@@ -68,7 +68,7 @@ def test_above_a_base_data_are_told_how_to_be_made() -> None:
         for made in ("panda-peg-insertion", "panda-pick-cube"):
             facts = {"task": made, "env": manifest.plain(envs.make_task(made))}
             with pytest.raises(ValueError, match="Above a base the task stays") as error:
-                cli.same_task(Path("x.npz"), facts, mine.env_name, mine.env, above=True)
+                prior.same_task(Path("x.npz"), facts, mine.env_name, mine.env, above=True)
             told = re.search(r"python -m experiments\.make_data (.*) makes them", str(error.value))
             assert told
             assert cli.parse(make_data.Args, told[1].split()).env == mine.env
@@ -77,7 +77,7 @@ def test_above_a_base_data_are_told_how_to_be_made() -> None:
 def test_data_of_no_task_are_told_how_to_make_some() -> None:
     mine = envs.make_task("panda-push-t")
     with pytest.raises(ValueError, match=r"Make some; python -m experiments\.make_data"):
-        cli.same_task(Path("x.npz"), {}, "panda-push-t", mine)
+        prior.same_task(Path("x.npz"), {}, "panda-push-t", mine)
 
 
 def test_what_is_a_defect_keeps_its_traceback() -> None:

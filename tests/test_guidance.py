@@ -235,7 +235,11 @@ def test_of_several_plans_the_best_is_done(guide: Any) -> None:
         (lambda: Doit(eta=0.0), r"Doit's eta is 0.0; it takes a share in \(0, 1\]"),
         (lambda: Cdsa(blur=0.0), "Cdsa's blur is 0.0; it takes a number above 0"),
         (lambda: IDQL(FlowBC(), guide=Doit()), "steers a diffusion's steps; FlowBC has none"),
-        (lambda: Cdsa().require(BC()), "how dense data are, which BC can't say"),
+        (
+            lambda: IDQL(DiffusionBC(), passes=1, guide=Doit()),
+            "all steps of a diffusion but the last, and --agent.passes leaves no other",
+        ),
+        (lambda: Cdsa().require(BC(), 0), "how dense data are, which BC can't say"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make: Any, why: str) -> None:

@@ -23,7 +23,7 @@ from tests.test_qc import CRITICS, MANY, X, drawn, q64
 
 KEPT, CLIMBS, CLIMB = 3, 3, 0.05
 AGENT = PARL(base=FLOW, passes=3, candidates=MANY, kept=KEPT, climbs=CLIMBS, climb=CLIMB,
-             critics=CRITICS, gamma=GAMMA, delay=2)  # fmt: skip
+             critics=CRITICS, gamma=GAMMA, delay=2, warm=2)  # fmt: skip
 STEPS = planners.windows(1, 4)
 
 
@@ -119,8 +119,10 @@ def test_a_lesson_is_one_of_its_best_or_what_was_done_moved() -> None:
     assert np.mean(picks) > 1 / KEPT
 
 
-def test_an_update_teaches_the_base_its_lesson() -> None:
+def test_an_update_teaches_the_base_its_lesson_once_critics_are_warm() -> None:
     state, macro = known()
+    assert AGENT.warm == AGENT.delay
+    state = state._replace(updates=jnp.int32(1))
     batch = jax.tree.map(lambda x: jnp.stack([x, x]), STEPS)
     new, told = jax.jit(AGENT.update)(state, batch, KEY)
     critic_key, lesson_key, key = jax.random.split(KEY, 3)
@@ -132,6 +134,9 @@ def test_an_update_teaches_the_base_its_lesson() -> None:
     base, _ = jax.jit(FLOW.learn)(state.base, whole, key)
     planners.alike(new.base, base)
     imitating, _ = jax.jit(FLOW.learn)(state.base, macro.window, key)
+    before, _ = jax.jit(AGENT.update)(state._replace(updates=jnp.int32(0)), batch, KEY)
+    planners.alike(before.base, imitating)
+    assert (before.updates, new.updates) == (2, 3)
     assert not planners.same(imitating.net.params, base.net.params)
     assert planners.same(new.critic, after.critic)
     assert np.isfinite(told["critic_loss"])
@@ -162,7 +167,7 @@ def test_what_makes_no_sense_is_refused(make: Any, why: str) -> None:
 
 def test_the_base_itself_becomes_better() -> None:
     """A bandit: what it is taught is better than what was done, and it goes beyond that."""
-    agent = PARL(base=planners.ONCE, candidates=8, kept=4, climbs=5, climb=0.05, delay=1,
+    agent = PARL(base=planners.ONCE, candidates=8, kept=4, climbs=5, climb=0.05, delay=1, warm=100,
                  critics=Critics((32, 32), lr=3e-3, tau=0.05, normalise=False))  # fmt: skip
     theirs, mine = planners.bettered(agent)
     done = jax.random.uniform(KEY, (256, A), minval=-1, maxval=1)
