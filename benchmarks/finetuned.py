@@ -26,6 +26,7 @@ class Args:
     """Say what came of each base, and draw it."""
 
     suite: str = "finetune"
+    level: float = 0.7  # of success, until which minutes are counted
     records: Path | None = None  # of its runs; none: benchmarks/results/SUITE.jsonl
     out: Path = ROOT / "docs" / "finetune.png"
 
@@ -36,7 +37,7 @@ def main(args: Args) -> None:
     if not found:
         raise ValueError(f"{path} has no run that judged its base.")
     scores = score(found, suites.read(args.suite))
-    print("\n".join(table(scores)))
+    print("\n".join(table(scores, args.level)))
     figure(scores).savefig(args.out, dpi=100)
     print(args.out)
 
@@ -54,10 +55,21 @@ def base_of(runs: tuple[Result, ...]) -> float:
     return told["success"] if runs[0].success else told["return"]
 
 
-def table(scores: Scores) -> list[str]:
-    """A line for each method on each task, as Markdown."""
-    lines = ["| task | method | steps | minutes | base | after | change, 95% interval |"]
-    lines.append("|---|---|---|---|---|---|---|")
+def reached(run: Result, level: float) -> float:
+    """Minutes until a run's curve, straight between evaluations, came to this; inf: it did not."""
+    over = np.flatnonzero(np.array(run.curve) >= level)
+    if not len(over):
+        return np.inf
+    part = slice(max(over[0] - 1, 0), over[0] + 1)
+    return float(np.interp(level, run.curve[part], run.wall_s[part])) / 60
+
+
+def table(scores: Scores, level: float) -> list[str]:
+    """A line for each method on each task, as Markdown; half of the runs came to the level before
+    the minutes that are told."""
+    to = f"to {level:.0%}"
+    lines = [f"| task | method | steps | minutes | {to} | base | after | change, 95% interval |"]
+    lines.append("|---|---|---|---|---|---|---|---|")
     for task in scores.tasks:
         for agent, runs in runs_of(scores, task):
             ends = np.array([[np.mean(run.final)] for run in runs])
@@ -68,9 +80,11 @@ def table(scores: Scores) -> list[str]:
                 [base, ends.mean(), ends.mean() - base, low - base, high - base]
             )
             more, least, most = (f"{x:+,.0f}" for x in change)
+            when = np.median([reached(run, level) for run in runs]) if unit == 100 else np.inf
+            until = f"{when:.1f}" if when < np.inf else "-"
             lines.append(
-                f"| {task} | {agent} | {runs[0].steps[-1]:,} | {minutes:.0f} | {before:,.0f} "
-                f"| {after:,.0f} | {more} [{least}, {most}] |"
+                f"| {task} | {agent} | {runs[0].steps[-1]:,} | {minutes:.0f} | {until} "
+                f"| {before:,.0f} | {after:,.0f} | {more} [{least}, {most}] |"
             )
     return lines
 

@@ -28,9 +28,9 @@ def test_a_row_tells_the_change_over_the_base_and_how_sure_it_is(tmp_path: Path)
         for i, x in enumerate(xs)
     ]
     scores = score(found, suite.read("finetune"))
-    lines = {line.split(" | ")[1]: line for line in finetuned.table(scores)[2:]}
-    assert lines["fql"].endswith("| 2 | 50 | 80 | +30 [+20, +40] |")
-    assert lines["dsrl"].endswith("| 2 | 50 | 40 | -10 [-10, -10] |")
+    lines = {line.split(" | ")[1]: line for line in finetuned.table(scores, 0.7)[2:]}
+    assert lines["fql"].endswith("| 2 | 1.7 | 50 | 80 | +30 [+20, +40] |")
+    assert lines["dsrl"].endswith("| 2 | - | 50 | 40 | -10 [-10, -10] |")
     ax = finetuned.figure(scores).axes[0]
     ends_drawn = {line.get_label(): np.asarray(line.get_ydata())[-1] for line in ax.lines}
     assert ends_drawn["fql"] == pytest.approx(0.8)
