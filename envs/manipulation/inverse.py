@@ -1,7 +1,7 @@
 """What poses an arm has, by MuJoCo: on the host, to refuse what it cannot reach before it tries."""
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 import mujoco
 import numpy as np
@@ -16,6 +16,12 @@ STEPS, DAMPING, GAIN = 200, 1e-4, 0.5  # of damped least squares
 def inverse(arm: Arm, at: Sequence[float] | np.ndarray, yaw: float) -> tuple[np.ndarray, float]:
     """Joint angles for a tool that points down `at` a place [3], and how far off that is, m and rad
     together."""
+    q, error = _inverse(arm, tuple(float(x) for x in at), yaw)
+    return q.copy(), error
+
+
+@lru_cache(1_000)  # a command line makes its task four times, and each looks at many corners
+def _inverse(arm: Arm, at: tuple[float, ...], yaw: float) -> tuple[np.ndarray, float]:
     model, count = _alone(arm), len(arm.joints)
     data, q, (low, high) = mujoco.MjData(model), arm.home.copy(), arm.limits.T
     jacobian, now, off = np.zeros((6, model.nv)), np.zeros(4), np.zeros(3)
