@@ -8,10 +8,11 @@ import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from inspect import getdoc
 from pathlib import Path
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, get_type_hints
 
 import numpy as np
 
@@ -27,8 +28,7 @@ PAGES, EQUATIONS = ROOT / "docs" / "algorithms", ROOT / "docs" / "equations"
 ARM = "panda-peg-insertion"  # a task that bases are of
 BASES = [f"python -m experiments.{x} --env {ARM}" for x in (
     "make_data --out data/peg.npz", "imitate --data data/peg.npz --out runs/flow",
-    "imitate --agent diffusion_bc --data data/peg.npz --out runs/diffusion",
-)]  # fmt: skip
+    "imitate --agent diffusion_bc --data data/peg.npz --out runs/diffusion")]  # fmt: skip
 # The first with an agent of a page's name draws it.
 SUITES = ("gym", "quadruped", "offline", "offline_to_online", "imitation", "residual", "finetune",
           "published")  # fmt: skip
@@ -38,7 +38,8 @@ FINETUNED = "dsrl", "expo", "qc", "pa_rl", "idql", "qam"
 FINETUNED_PPO = "reinflow", "dppo"
 
 
-class Page(NamedTuple):
+@dataclass(frozen=True)
+class Page:
     """A name, the experiment that trains it, and that whose defaults it is read against."""
 
     name: str
@@ -48,7 +49,7 @@ class Page(NamedTuple):
     arm: str = ""  # of a suite, whose curve it shows; none: the one of its own name
     task: str = ""  # above a base: one of some
 
-    @property
+    @cached_property
     def args(self) -> Any:
         """As its command line has them without another word."""
         return cli.parse(import_module(f"experiments.{self.experiment}").Args, self.words)
@@ -142,8 +143,7 @@ def measured(results: Path) -> dict[str, dict[str, list[Result]]]:
 def suite_of(name: str) -> str:
     """The suite that has an agent of this name, or none."""
     for suite in SUITES:
-        path = suites.SUITES / f"{suite}.toml"
-        if path.exists() and name in tomllib.loads(path.read_text(encoding="utf-8"))["agents"]:
+        if name in tomllib.loads((suites.SUITES / f"{suite}.toml").read_text("utf-8"))["agents"]:
             return suite
     return ""
 
@@ -166,17 +166,11 @@ def index(found: dict[str, Any]) -> str:
     return "\n".join([head, *lines]) + "\n"
 
 
-def needed(command: str, examples: list[str]) -> bool:
-    """Whether what it makes, or for all it is what others are made of, is asked for there."""
-    made = command.split("--out ")[1].split()[0]
-    return made.startswith("data") or any(f"{made} " in f"{example} " for example in examples)
-
-
 def commands(page: Page) -> str:
     """How to train, go on, look at it and drive it."""
     out, program = page.args.out, f"python -m experiments.{page.experiment}"
-    bases = [x for x in BASES * bool(page.task) if needed(x, page.examples)]
-    lines = [*bases, *page.examples]
+    asked = [x for x in BASES if f"{x.split()[-3]} " in " ".join({*BASES, *page.examples} - {x})]
+    lines = asked * bool(page.task) + page.examples
     lines.append(f"{program} --resume {out}  # goes on with a run that was stopped")
     lines.append(f"python -m experiments.play {out}  # its return over fixed starts, and a video")
     if page.args.env.spec.command:

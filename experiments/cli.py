@@ -51,8 +51,8 @@ def parse(args_type: Any, args: list[str], begun: Mapping[str, Any] | None = Non
     """
     defaults: Any = args_type()
     hints = get_type_hints(args_type)
-    going_on = "resume" in hints and any(word.split("=")[0] == "--resume" for word in args)
-    if going_on and (not args[0].startswith("--resume") or len(args) > 2 - ("=" in args[0])):
+    begins = "resume" not in hints or _named(args, ["--resume"])[0] in ({}, {"--resume": "None"})
+    if not begins and (not args[0].startswith("--resume") or len(args) > 2 - ("=" in args[0])):
         raise ValueError("--resume takes no other flags: a run goes on with those it has.")
     any_agent = hints.get("agent") is Any
     named = ["--env", *["--agent"] * any_agent]
@@ -117,14 +117,13 @@ def ordered(words: list[str], fields: Collection[str]) -> list[str]:
             last[word.partition(":")[0]] = [word]
     rest: list[str] = []
     at, chosen = rest, {part[0] for part in last.values()}
+    asked = [word for word in words if word in ("-h", "--help")]  # of what was chosen, if anything
     for word in words:
-        if word in chosen:
-            at = rest
-            continue
-        if word.startswith("--"):
+        if word.startswith("--") or word in chosen:
             at = next((last[path] for path in last if word.startswith(f"--{path}.")), rest)
-        at.append(word)
-    return rest + [word for part in last.values() for word in part]
+        if word not in chosen and word not in asked:
+            at.append(word)
+    return rest + [word for part in last.values() for word in part] + asked
 
 
 def agent_names() -> list[str]:

@@ -19,6 +19,8 @@ BASE = "benchmarks/policies/panda-peg-insertion-diffusion"
          "--steps 5 --no-video agent.guide:doit --agent.guide.count 3"),
         ("agent.net:dense --agent.net.hidden 8 8 --agent.lr 1 sampler:top --sampler.share 0.1",
          "--agent.lr 1 agent.net:dense --agent.net.hidden 8 8 sampler:top --sampler.share 0.1"),
+        ("--help agent.guide:cdsa --agent.guide.size -5 --steps 1",
+         "--steps 1 agent.guide:cdsa --agent.guide.size -5 --help"),
         ("--robot localhost:8080 --steps 5", "--robot localhost:8080 --steps 5"),
         ("--agent.guided agent.guide:best", "--agent.guided agent.guide:best"),
     ],
