@@ -18,7 +18,6 @@ from benchmarks.scores import Scores, score
 from rl import stats
 
 RESULTS = ROOT / "benchmarks" / "results"
-POINTS = 60  # of a curve
 
 
 @dataclass(frozen=True)
@@ -90,15 +89,14 @@ def table(scores: Scores, level: float) -> list[str]:
 
 
 def figure(scores: Scores) -> Figure:
-    """A panel for each task: what episodes came to, against minutes; the base as a line."""
+    """A panel for each task: what episodes came to at each evaluation, against the minutes until
+    it, both means over seeds; the base as a line."""
     whole, axes = figures.panels(len(scores.tasks), 4.2, 3.2)
     colours = figures.colours(scores)
     for ax, task in zip(axes, scores.tasks, strict=False):
         for agent, runs in runs_of(scores, task):
-            longest = min(run.wall_s[-1] for run in runs)
-            first = max(run.wall_s[0] for run in runs)
-            at = np.linspace(first, longest, POINTS)
-            curves = np.array([np.interp(at, run.wall_s, run.curve) for run in runs])
+            at = np.mean([run.wall_s for run in runs], 0)
+            curves = np.array([run.curve for run in runs])
             low, high = stats.interval_of_mean(curves)
             ax.plot(at / 60, curves.mean(0), color=colours[agent], label=agent)
             ax.fill_between(at / 60, low, high, color=colours[agent], alpha=0.15, lw=0)

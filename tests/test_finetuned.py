@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks import collect, finetuned, suite
 from benchmarks.collect import Result
+from benchmarks.process import ROOT
 from benchmarks.scores import score
 from tests.test_report_faults import result
 
@@ -64,3 +65,10 @@ def test_a_task_may_be_scored_otherwise_than_its_suite(tmp_path: Path) -> None:
     scores = score(found, two)
     assert scores.returns("panda-reach", "sac") == [pytest.approx(0.3)]
     assert scores.returns("Hopper-v5", "sac") == [pytest.approx(1.0)]
+
+
+def test_the_page_has_what_the_records_tell() -> None:
+    found = collect.records(finetuned.RESULTS / "finetune.jsonl")
+    lines = finetuned.table(score(found, suite.read("finetune")), finetuned.Args.level)
+    page = (ROOT / "docs" / "finetuning.md").read_text(encoding="utf-8").splitlines()
+    assert page[page.index(lines[0]) :][: len(lines)] == lines
