@@ -31,6 +31,8 @@ class Args:
 
 
 def main(args: Args) -> None:
+    if not 0 < args.level <= 1:
+        raise ValueError(f"--level is {args.level}; it takes a share above 0, at most 1.")
     path = args.records or RESULTS / f"{args.suite}.jsonl"
     found = [x for x in collect.records(path) if x.about.get("finetuned")]
     if not found:

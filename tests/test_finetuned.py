@@ -50,6 +50,12 @@ def test_runs_that_judged_no_base_are_not_compared(tmp_path: Path) -> None:
         finetuned.main(finetuned.Args(records=path, out=tmp_path / "x.png"))
 
 
+@pytest.mark.parametrize("level", [0.0, 1.5, float("nan")])
+def test_a_level_that_is_no_share_is_refused(level: float) -> None:
+    with pytest.raises(ValueError, match=f"--level is {level}; it takes a share above 0"):
+        finetuned.main(finetuned.Args(level=level))
+
+
 def test_a_task_may_be_scored_otherwise_than_its_suite(tmp_path: Path) -> None:
     """By returns, where it is never done."""
     path = tmp_path / "two.toml"
