@@ -34,6 +34,8 @@ def main(args: Args) -> None:
     if not 0 < args.level <= 1:
         raise ValueError(f"--level is {args.level}; it takes a share above 0, at most 1.")
     path = args.records or RESULTS / f"{args.suite}.jsonl"
+    if not path.is_file():
+        raise ValueError(f"{path} is no file: --records names the records of a suite's runs.")
     found = [x for x in collect.records(path) if x.about.get("finetuned")]
     if not found:
         raise ValueError(f"{path} has no run that judged its base.")

@@ -46,6 +46,8 @@ def test_a_row_tells_the_change_over_the_base_and_how_sure_it_is(tmp_path: Path)
 def test_runs_that_judged_no_base_are_not_compared(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     collect.write(path, [replace(run("panda-peg-insertion", "fql", 0, 0.5), about={})])
+    with pytest.raises(ValueError, match="is no file: --records names"):
+        finetuned.main(finetuned.Args(records=tmp_path / "nowhere.jsonl"))
     with pytest.raises(ValueError, match="has no run that judged its base"):
         finetuned.main(finetuned.Args(records=path, out=tmp_path / "x.png"))
 
