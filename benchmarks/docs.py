@@ -5,7 +5,6 @@ and comments, and the curve that the records of a suite make.
 """
 
 import re
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,24 +13,19 @@ from inspect import getdoc
 from pathlib import Path
 from typing import Any, get_type_hints
 
-import numpy as np
-
-from benchmarks import collect, figures
+from benchmarks import figures
 from benchmarks import suite as suites
 from benchmarks.collect import Result
 from benchmarks.flags import Flag, choices, flags, table
+from benchmarks.measured import drawn, ends, measured, suite_of
 from benchmarks.process import ROOT
 from experiments import cli
-from rl import stats
 
 PAGES, EQUATIONS = ROOT / "docs" / "algorithms", ROOT / "docs" / "equations"
 ARM = "panda-peg-insertion"  # a task that bases are of
 BASES = [f"python -m experiments.{x} --env {ARM}" for x in (
     "make_data --out data/peg.npz", "imitate --data data/peg.npz --out runs/flow",
     "imitate --agent diffusion_bc --data data/peg.npz --out runs/diffusion")]  # fmt: skip
-# The first with an agent of a page's name draws it.
-SUITES = ("gym", "quadruped", "offline", "offline_to_online", "imitation", "residual", "finetune",
-          "published")  # fmt: skip
 LINK = "../../benchmarks/suites"
 OFFLINE = "bc", "flow_bc", "diffusion_bc", "td3_bc", "rebrac", "iql", "cql", "awac", "dvl"
 FINETUNED = "dsrl", "expo", "qc", "pa_rl", "idql", "qam"
@@ -102,7 +96,7 @@ class Args:
 def main(args: Args) -> None:
     if not args.results.is_dir():
         raise ValueError(f"--results {args.results}: there is no such directory.")
-    found = measured(args.results)
+    found = measured(args.results, {n: p.arm or n for n, p in NAMED.items()})
     texts = {"README": index(found)} | {n: text(p, found.get(n, {})) for n, p in NAMED.items()}
     paths = {PAGES / f"{name}.md": said for name, said in texts.items()}
     if args.check:
@@ -122,30 +116,6 @@ def main(args: Args) -> None:
         else:
             (PAGES / f"{name}.png").unlink(missing_ok=True)
     print(f"Wrote {len(paths)} pages to {PAGES}.")
-
-
-def measured(results: Path) -> dict[str, dict[str, list[Result]]]:
-    """Of each page and task the seeds that were judged, of the newest configuration alone."""
-    whole: dict[str, dict[str, list[Result]]] = {}
-    for name, page in NAMED.items():
-        path = results / f"{suite_of(arm := page.arm or name)}.jsonl"
-        found = collect.records(path) if path.exists() else []
-        for task in sorted({x.task for x in found if x.agent == arm and x.steps}):
-            every = [x for x in found if (x.agent, x.task) == (arm, task) and x.steps]
-            newest = max(every, key=lambda x: (x.about.get("started") or "", x.identity)).identity
-            seeds = sorted((x for x in every if x.identity == newest), key=lambda x: x.seed)
-            if len({x.steps for x in seeds}) > 1:
-                raise ValueError(f"{path}: seeds of {name} on {task} were judged at other steps.")
-            whole.setdefault(name, {})[task] = seeds
-    return whole
-
-
-def suite_of(name: str) -> str:
-    """The suite that has an agent of this name, or none."""
-    for suite in SUITES:
-        if name in tomllib.loads((suites.SUITES / f"{suite}.toml").read_text("utf-8"))["agents"]:
-            return suite
-    return ""
 
 
 def text(page: Page, tasks: dict[str, list[Result]]) -> str:
@@ -196,7 +166,7 @@ def curve(page: Page, tasks: dict[str, list[Result]]) -> str:
     parts = ["No curve has been measured yet."]
     if drawn(tasks):
         said = f"The mean over seeds with its 95% bootstrap interval, of {arm}."
-        parts = [f"![Return against steps]({page.name}.png)", said]
+        parts = [f"![Return, or share of successes, against steps]({page.name}.png)", said]
     if suite:
         records = f"benchmarks/results/{suite}.jsonl"
         parts[-1] += f" What measures it, with the settings of [{suite}.toml]({LINK}/{suite}.toml):"
@@ -207,26 +177,6 @@ def curve(page: Page, tasks: dict[str, list[Result]]) -> str:
         start = page.examples[-1] if {"data", "base"} & {*vars(page.args)} else page.program
         parts.append(f"```\n{start} --seeds 5\n```")
     return "\n\n".join([*parts, ends(tasks)] if tasks else parts)
-
-
-def ends(tasks: dict[str, list[Result]]) -> str:
-    """What the policies came to at the end, as a table."""
-    lines = ["| task | seeds | steps | final return | 95% interval | commit |", "|---" * 6 + "|"]
-    for task, seeds in tasks.items():
-        returns = np.array([[np.mean(x.final)] for x in seeds])
-        low, high = stats.interval_of_mean(returns)[:, 0]
-        gits = [x.about.get("git") or {} for x in seeds]
-        made = {(git.get("commit") or "unknown")[:7] + "+" * bool(git.get("dirty")) for git in gits}
-        lines.append(
-            f"| {task} | {len(seeds)} | {seeds[0].steps[-1]:,} | {returns.mean():,.0f} "
-            f"| {low:,.0f} to {high:,.0f} | {', '.join(sorted(made))} |"
-        )
-    return "\n".join(lines)
-
-
-def drawn(tasks: dict[str, list[Result]]) -> dict[str, list[Result]]:
-    """Those that were judged on the way."""
-    return {task: seeds for task, seeds in tasks.items() if len(seeds[0].steps) > 1}
 
 
 def tables(page: Page) -> Iterator[str]:

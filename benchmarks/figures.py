@@ -224,19 +224,20 @@ def runtimes(scores: Scores) -> Figure:
 
 
 def learned(tasks: dict[str, list[Result]], counted: str = "environment steps") -> Figure:
-    """Mean return against steps on each task, with the 95% bootstrap interval over the seeds."""
+    """The means of curves against steps on each task, with the 95% bootstrap interval of seeds."""
     columns = min(len(tasks), COLUMNS)
     rows = -(-len(tasks) // columns)
     whole = Figure(figsize=(1 + 2.8 * columns, 2.8 * rows), layout="constrained")
     grid = whole.subplots(rows, columns, squeeze=False).ravel()
     for axes, (task, seeds) in zip(grid, tasks.items(), strict=False):
-        steps, returns = np.array(seeds[0].steps) / 1e3, np.array([x.curve for x in seeds])
-        low, high = stats.interval_of_mean(returns)
-        axes.plot(steps, returns.mean(0))
+        steps, curves = np.array(seeds[0].steps) / 1e3, np.array([x.curve for x in seeds])
+        low, high = stats.interval_of_mean(curves)
+        axes.plot(steps, curves.mean(0))
         axes.fill_between(steps, low, high, alpha=0.2)
-        axes.set(title=task, xlabel=f"thousand {counted}")
+        axes.set(title=task, xlabel=f"thousand {counted}", ylabel="return")
+        if seeds[0].success:
+            axes.set(ylabel="success", ylim=(0, 1))
         axes.grid(alpha=0.3)
     for axes in grid[len(tasks) :]:
         axes.remove()
-    whole.supylabel("return")
     return whole

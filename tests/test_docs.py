@@ -16,7 +16,7 @@ import tyro
 from matplotlib.mathtext import MathTextParser
 
 import envs
-from benchmarks import collect, docs, figures, flags
+from benchmarks import collect, docs, figures, flags, measured
 from benchmarks.collect import Result
 from experiments import cli
 
@@ -204,17 +204,22 @@ def result(seed: int, curve: tuple[float, ...], identity: str = "new") -> Result
     return Result("gym", "T", "sac", identity, seed, steps, (), curve, curve[-1:], {}, about)
 
 
+ARMS = {"sac": "sac", "walk": "walk"}
+
+
 def test_a_curve_is_of_the_newest_configuration(tmp_path: Path) -> None:
     found = [result(0, (1.0, 3.0)), result(1, (3.0, 5.0)), result(0, (9.0, 9.0), "before")]
     found += [replace(found[0], agent="sac-wide"), replace(found[0], agent="walk")]  # not in it
     collect.write(tmp_path / "gym.jsonl", found)
-    whole = docs.measured(tmp_path)
+    whole = measured.measured(tmp_path, ARMS)
     tasks = whole["sac"]
     assert [*whole] == ["sac"]
     assert [(x.seed, x.curve) for x in tasks["T"]] == [(0, (1, 3)), (1, (3, 5))]
-    assert docs.ends(tasks).splitlines()[-1] == "| T | 2 | 2,000 | 4 | 3 to 5 | 0123456+ |"
+    assert measured.ends(tasks).splitlines()[-1] == "| T | 2 | 2,000 | 4 | 3 to 5 | 0123456+ |"
     unknown = [replace(x, about={"git": {"commit": None}}) for x in tasks["T"]]
-    assert docs.ends({"T": unknown}).endswith("| unknown |")
+    assert measured.ends({"T": unknown}).endswith("| unknown |")
+    done = [replace(x, success=(1.0, 0.0), success_curve=x.curve) for x in tasks["T"]]
+    assert "| 50% | 50% to 50% |" in measured.ends({"T": [x.by("success") for x in done]})
     assert "(sac.png)" in docs.curve(docs.NAMED["sac"], tasks)
     axes = figures.learned(tasks).axes[0]
     np.testing.assert_allclose(axes.lines[0].get_xydata(), [[1, 2], [2, 4]])
@@ -222,7 +227,7 @@ def test_a_curve_is_of_the_newest_configuration(tmp_path: Path) -> None:
     assert (low_high.min(), low_high.max()) == (1, 5)
     collect.write(tmp_path / "gym.jsonl", [result(2, (1.0, 2.0, 3.0))])
     with pytest.raises(ValueError, match="sac on T were judged at other steps"):
-        docs.measured(tmp_path)
+        measured.measured(tmp_path, ARMS)
 
 
 def test_one_evaluation_is_no_curve() -> None:
