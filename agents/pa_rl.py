@@ -123,9 +123,9 @@ class PARL:
         worth = self.worth({"critic": state.critic.slow}, macro.next_seen, plan)
         return macro.reward + macro.discount * worth
 
-    def lesson(self, state: State, window: Window, key: Key) -> Array:
-        """Plans [B, H, A] that the base is to learn: one of its best and of what was done, moved
-        uphill, the likelier the more it is worth."""
+    def lesson(self, state: State, window: Window, key: Key) -> Window:
+        """What the base is to learn in a window's place: one of its best plans and of what was
+        done, moved uphill, the likelier the more it is worth."""
         noise_key, draw_key, key = jax.random.split(key, 3)
         params, ends = self.deploy(state), chunks.bounds(state.base.scales.action)
         noise = jax.random.normal(noise_key, window.chunk.shape)
@@ -133,7 +133,9 @@ class PARL:
         plans = plans.at[-1].set(window.chunk)
         plans, worth = self.moved(params, plans, window.seen, ends)
         pick = jax.random.categorical(key, worth, axis=0)
-        return guidance.chosen(plans, jax.nn.one_hot(pick, self.kept, axis=0))
+        plan = guidance.chosen(plans, jax.nn.one_hot(pick, self.kept, axis=0))
+        own = (pick < self.kept - 1)[:, None]  # which no end of an episode has cut
+        return window._replace(chunk=plan, kept=window.kept | own)
 
     def learn(self, state: State, now: tuple[Transition, Key]) -> tuple[State, Any]:
         """A step of the critics on windows [B, ...]."""
@@ -151,8 +153,7 @@ class PARL:
         keys = jax.random.split(critic_key, self.delay)
         state, (macros, metrics) = jax.lax.scan(self.learn, state, (batch, keys))
         last = jax.tree.map(lambda x: x[-1], macros)
-        plan = self.lesson(state, last.window, lesson_key)
-        taught = last.window._replace(chunk=plan, kept=jnp.ones_like(last.window.kept))
+        taught = self.lesson(state, last.window, lesson_key)
         updates = state.updates + self.delay
         warm = updates > self.warm
         taught = jax.tree.map(lambda x, y: jnp.where(warm, x, y), taught, last.window)

@@ -28,6 +28,7 @@ class State(NamedTuple):
     base: Any  # the flow that imitates, its own
     net: Trainable  # that which is tuned
     critic: Critic  # of what is done of plans
+    updates: Array  # [] int32
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class QAM:
     lr: float = 3e-4  # of the flow that is tuned
     max_grad_norm: float = 1.0
     gamma: float = 0.99  # of a step, not a plan
+    warm: int = 2_500  # updates before critics tune the flow
 
     def __post_init__(self) -> None:
         sound(
@@ -52,6 +54,7 @@ class QAM:
             lr=(self.lr >= 0, "a number of at least 0"),
             max_grad_norm=(self.max_grad_norm > 0, "a number above 0"),
             gamma=(0 <= self.gamma <= 1, "a number in [0, 1]"),
+            warm=(self.warm >= 0, "a count of at least 0"),
         )
         chunks.require(self, "leap", "a flow, whose velocity it tunes")
         if self.base is not None and not isinstance(self.base.flow, Flow):
@@ -86,7 +89,7 @@ class QAM:
         own = chunks.learner(self.base, base_key, obs, action, base)
         plan = jnp.zeros((self.chunks.execute, *action.shape))
         critic = self.critics.init(key, samples.views(obs).critic, plan)
-        return State(own, trainable(own.slow, self.tx), critic)
+        return State(own, trainable(own.slow, self.tx), critic, jnp.int32(0))
 
     def policy(self, explore: bool, action_dim: int) -> Policy:
         """The policy of `deploy`'s parameters, a flow that draws its plans in either case."""
@@ -106,7 +109,8 @@ class QAM:
 
     def backup(self, state: State, macro: Macro, key: Key) -> Array:
         """Target [B]: what slow critics make of the next plan that would be drawn now."""
-        noise = jax.random.normal(key, macro.window.chunk.shape)
+        noise_key, key = jax.random.split(key)
+        noise = jax.random.normal(noise_key, macro.window.chunk.shape)
         ends = chunks.bounds(state.base.scales.action)
         flow = self.base.settled(self.passes)
         plan = flow.draw(self.deploy(state), noise, macro.next_seen, key, ends)
@@ -180,16 +184,19 @@ class QAM:
         return loss, {"match_loss": loss, "slope": jnp.abs(last).mean()}
 
     def update(self, state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:
-        """A step of both flows and the critics, all as they were, on windows [1, B, ...]."""
+        """A step of both flows and the critics, all as they were, on windows [1, B, ...]; of the
+        tuned flow only once critics are warm."""
         base_key, next_key, key = jax.random.split(key, 3)
         windows = jax.tree.map(lambda x: x[0], batch)
         macro = self.chunks.macro(state.base.scales, windows, self.gamma)
         target = self.backup(state, macro, next_key)
         done = macro.window.chunk[:, : self.chunks.execute]
-        net, m1 = descend(self.tx, self.loss, state.net, state, macro, key)
+        tuned, m1 = descend(self.tx, self.loss, state.net, state, macro, key)
+        warm = state.updates >= self.warm
+        net = jax.tree.map(lambda new, old: jnp.where(warm, new, old), tuned, state.net)
         critic, m2 = self.critics.step(state.critic, macro.obs, done, target)
         base, m3 = self.base.learn(state.base, macro.window, base_key)
-        return State(base, net, critic), m1 | m2 | m3
+        return State(base, net, critic, state.updates + 1), m1 | m2 | m3
 
     def observe(self, state: State, seen: Transition) -> State:
         """With fresh transitions [T, N, ...] counted in the statistics; a flow goes on measuring by

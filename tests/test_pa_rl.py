@@ -52,7 +52,7 @@ def slope(params: Any, seen: Any, plans: np.ndarray, by: float = 1e-6) -> np.nda
 
 
 def moved(
-    state: Any, seen: Any, plans: np.ndarray, size: float = CLIMB, count: int = CLIMBS
+    state: Any, seen: Any, plans: np.ndarray, size: Any = CLIMB, count: int = CLIMBS
 ) -> tuple[np.ndarray, np.ndarray]:
     """Plans [n, B, H, A] as the oracle moves them, and what they are worth: steps of actions."""
     std = f64(chunks.unit(state.base.scales.action)[1])
@@ -76,6 +76,7 @@ def test_its_target_is_the_oracles() -> None:
     state, macro = known()
     after, seen = planners.later(STEPS, PLANS), macro.next_seen
     kept, slow = several(state, seen, KEY), state.critic.slow
+    std = f64(chunks.unit(state.base.scales.action)[1])
 
     def target(plan: Any = None, of: Any = slow, discount: Any = after.discount) -> np.ndarray:
         plan = best(*moved(state, seen, kept)) if plan is None else plan
@@ -85,7 +86,7 @@ def test_its_target_is_the_oracles() -> None:
     wrong = {
         "not moved": target(kept[0]),
         "a step less": target(best(*moved(state, seen, kept, count=CLIMBS - 1))),
-        "steps of the base's units": target(best(*moved(state, seen, kept, CLIMB / 4))),
+        "steps of the base's units": target(best(*moved(state, seen, kept, CLIMB * std**2))),
         "any plan moved": target(moved(state, seen, first)[0][0]),
         "worth by the fast": target(of=state.critic.net.params),
         "gamma of one step": target(discount=np.where(after.discount > 0, GAMMA, 0)),
@@ -97,9 +98,10 @@ def test_a_lesson_is_one_of_its_best_or_what_was_done_moved() -> None:
     """Drawn by the softmax of what they are worth, what was done being in place of the worst."""
     state, macro = known()
     window, seen = macro.window, macro.window.seen
-    got = np.stack([f64(jax.jit(AGENT.lesson)(state, window, k)) for k in jax.random.split(KEY, 4)])
+    window = window._replace(kept=jnp.arange(3) < jnp.full((B, 1), 2))  # an end is seen
     picks, done = [], 0
-    for plan, key in zip(got, jax.random.split(KEY, 4), strict=True):
+    for key in jax.random.split(KEY, 4):
+        lesson = jax.jit(AGENT.lesson)(state, window, key)
         noise_key, draw_key, pick_key = jax.random.split(key, 3)
         first = f64(jax.random.normal(noise_key, (B, 3, A)))
         more = f64(jax.random.normal(jax.random.split(draw_key)[0], (MANY - 1, B, 3, A)))
@@ -112,7 +114,9 @@ def test_a_lesson_is_one_of_its_best_or_what_was_done_moved() -> None:
         pick = np.asarray(jax.random.categorical(pick_key, jnp.asarray(value), axis=0))
         want = plans[pick, np.arange(B)]
         wrong = {"the best": best(plans, value), "not moved": kept[pick, np.arange(B)]}
-        told_apart(plan, want, wrong)
+        told_apart(lesson.chunk, want, wrong)
+        np.testing.assert_array_equal(lesson.kept[:, -1], pick < KEPT - 1)
+        np.testing.assert_array_equal(lesson.kept[:, :-1], True)
         picks.append(oracle.softmax_weights(value)[pick, np.arange(B)])
         done += (pick == KEPT - 1).sum()
     assert 0 < done < 4 * B
@@ -129,9 +133,8 @@ def test_an_update_teaches_the_base_its_lesson_once_critics_are_warm() -> None:
     after = state
     for k in jax.random.split(critic_key, 2):
         after, _ = jax.jit(AGENT.learn)(after, (STEPS, k))
-    plan = jax.jit(AGENT.lesson)(after, macro.window, lesson_key)
-    whole = macro.window._replace(chunk=plan, kept=jnp.ones((B, 3), bool))
-    base, _ = jax.jit(FLOW.learn)(state.base, whole, key)
+    lesson = jax.jit(AGENT.lesson)(after, macro.window, lesson_key)
+    base, _ = jax.jit(FLOW.learn)(state.base, lesson, key)
     planners.alike(new.base, base)
     imitating, _ = jax.jit(FLOW.learn)(state.base, macro.window, key)
     before, _ = jax.jit(AGENT.update)(state._replace(updates=jnp.int32(0)), batch, KEY)

@@ -23,7 +23,7 @@ from tests.oracles import steering as oracle
 from tests.planners import ACTION, CRITICS, FLOW, GAMMA, KEY, OBS, PLANS, A, B, told_apart
 
 K, H, SHARP = 4, 3, 2.5  # steps, actions of a plan, and how much its worth counts
-AGENT = QAM(base=FLOW, passes=K, sharpness=SHARP, critics=CRITICS, doubt=0.7, gamma=GAMMA)
+AGENT = QAM(base=FLOW, passes=K, sharpness=SHARP, critics=CRITICS, doubt=0.7, gamma=GAMMA, warm=1)
 STEPS = planners.windows(1, 4)
 BATCH = jax.tree.map(lambda x: x[None], STEPS)
 
@@ -146,7 +146,8 @@ def test_its_loss_is_the_oracles() -> None:
 
 def test_its_target_doubts_what_critics_disagree_on() -> None:
     state, macro = known()
-    after, noise = planners.later(STEPS, PLANS), jax.random.normal(KEY, (B, H, A))
+    after = planners.later(STEPS, PLANS)
+    noise = jax.random.normal(jax.random.split(KEY)[0], (B, H, A))
     ends = tuple(map(f64, chunks.bounds(state.base.scales.action)))
 
     def target(net: Any = state.net.params, of: Any = state.critic.slow, doubt: float = 0.7) -> Any:
@@ -163,14 +164,23 @@ def test_its_target_doubts_what_critics_disagree_on() -> None:
 
 def test_an_update_tunes_one_flow_and_the_other_imitates() -> None:
     state, macro = known()
+    cold, _ = jax.jit(AGENT.update)(state, BATCH, KEY)
+    assert planners.same(cold.net, state.net)  # critics know nothing yet
+    state = state._replace(updates=cold.updates)
     new, told = jax.jit(AGENT.update)(state, BATCH, KEY)
+    assert planners.same(cold.critic, new.critic)
     alone, _ = jax.jit(FLOW.learn)(state.base, macro.window, jax.random.split(KEY, 3)[0])
     planners.alike(new.base, alone)
     assert not planners.same(new.net.params, state.net.params)
     done = macro.window.chunk[:, : PLANS.execute]
     q = planners.q64(state.critic.net.params, state.critic.obs, macro.obs, done)
     y = AGENT.backup(state, macro, jax.random.split(KEY, 3)[1])
-    told_apart(told["critic_loss"], finetune.critic_loss(q, y), {"a sum": 3 * told["critic_loss"]})
+    loss = finetune.critic_loss(q, y)
+    told_apart(
+        told["critic_loss"],
+        loss,
+        {"a sum": 3 * loss, "of values": finetune.critic_loss(q, 0 * q[0])},
+    )
     first = AGENT.init(KEY, OBS, ACTION, planners.learned(FLOW))
     still = replace(AGENT, sharpness=0.0)
     loss, _ = jax.jit(still.loss)(first.net.params, first, macro, KEY)
@@ -209,7 +219,7 @@ def test_what_makes_no_sense_is_refused(make: Any, why: str) -> None:
 
 def test_its_flow_goes_where_more_is_rewarded() -> None:
     """A bandit, above a flow of any action: what is tuned draws those that come to more."""
-    agent = QAM(base=planners.ONCE, passes=5, sharpness=10.0, doubt=0.0, lr=2e-3,
+    agent = QAM(base=planners.ONCE, passes=5, sharpness=10.0, doubt=0.0, lr=2e-3, warm=100,
                 critics=Critics((32, 32), lr=3e-3, tau=0.05))  # fmt: skip
     theirs, mine = planners.bettered(agent)
     assert planners.reward(theirs).mean() < -0.45
