@@ -29,7 +29,7 @@ class State(NamedTuple):
     base: Params  # as they were given
     actor: Trainable
     critic: Critic  # of what is done, or of noise
-    alias: Critic  # of noise, where that is of what is done
+    alias: Critic  # of noise, where that is of what is done, and else unused, as its slow ones are
     log_alpha: Trainable
     steered: Array  # [] bool, whether anything was learned
 

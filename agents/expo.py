@@ -59,7 +59,8 @@ class EXPO:
             delay=(self.delay > 0, "a count of at least 1"),
             alpha=(self.alpha > 0, "a number above 0"),
         )
-        chunks.require(self, "draw", "a flow or a diffusion, whose plans it edits")
+        self.critics.require_raw(self)
+        chunks.require(self, "learn", "a flow or a diffusion, whose plans it edits")
 
     @property
     def chunks(self) -> Chunks:

@@ -48,7 +48,8 @@ class IDQL:
             lr=(self.lr >= 0, "a number of at least 0"),
             gamma=(0 <= self.gamma <= 1, "a number in [0, 1]"),
         )
-        chunks.require(self, "draw", "a flow or a diffusion, among whose plans it chooses")
+        self.critics.require_raw(self)
+        chunks.require(self, "learn", "a flow or a diffusion, among whose plans it chooses")
         if self.base is not None:
             self.guide.require(self.base, self.passes)
 

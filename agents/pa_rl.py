@@ -55,6 +55,7 @@ class PARL:
             delay=(self.delay > 0, "a count of at least 1"),
             warm=(self.warm >= 0, "a count of at least 0"),
         )
+        self.critics.require_raw(self)
         chunks.require(self, "learn", "a flow or a diffusion, which is taught better plans")
 
     @property

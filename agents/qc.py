@@ -41,7 +41,8 @@ class QC:
             candidates=(self.candidates > 0, "a count of at least 1"),
             gamma=(0 <= self.gamma <= 1, "a number in [0, 1]"),
         )
-        chunks.require(self, "draw", "a flow or a diffusion, among whose plans it chooses")
+        self.critics.require_raw(self)
+        chunks.require(self, "learn", "a flow or a diffusion, among whose plans it chooses")
 
     @property
     def chunks(self) -> Chunks:

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 
 from benchmarks import collect, figures
 from benchmarks import suite as suites
-from benchmarks.collect import Result
+from benchmarks.collect import Collected, Result
 from benchmarks.process import ROOT
-from benchmarks.scores import Scores, score
+from benchmarks.scores import Scores, current, score
 from rl import stats
 
 RESULTS = ROOT / "benchmarks" / "results"
@@ -36,10 +36,16 @@ def main(args: Args) -> None:
     path = args.records or RESULTS / f"{args.suite}.jsonl"
     if not path.is_file():
         raise ValueError(f"{path} is no file: --records names the records of a suite's runs.")
-    found = [x for x in collect.records(path) if x.about.get("finetuned")]
+    suite, every = suites.read(args.suite), collect.records(path)
+    found = current(suite, Collected([x for x in every if x.about.get("finetuned")])).results
     if not found:
-        raise ValueError(f"{path} has no run that judged its base.")
-    scores = score(found, suites.read(args.suite))
+        raise ValueError(
+            f"{path} has no run that judged its base, of the suite {suite.name} as it is now: "
+            "--suite names another."
+        )
+    if left := len(every) - len(found):
+        print(f"left out: {left} of {len(every)} runs, of other configurations than the suite's")
+    scores = score(found, suite)
     print("\n".join(table(scores, args.level)))
     figure(scores).savefig(args.out, dpi=100)
     print(args.out)
@@ -93,21 +99,22 @@ def table(scores: Scores, level: float) -> list[str]:
 
 
 def figure(scores: Scores) -> Figure:
-    """A panel for each task: what episodes came to at each evaluation, against the minutes until
-    it, both means over seeds; the base as a line."""
+    """A panel for each task: what episodes came to against minutes, as far as all seeds were then,
+    their mean and its 95% interval; the base as a line."""
     whole, axes = figures.panels(len(scores.tasks), 4.2, 3.2)
     colours = figures.colours(scores)
     for ax, task in zip(axes, scores.tasks, strict=False):
         for agent, runs in runs_of(scores, task):
-            at = np.mean([run.wall_s for run in runs], 0)
-            curves = np.array([run.curve for run in runs])
+            at, curves = figures.aligned(runs, lambda run: run.wall_s)
+            if not len(at):
+                continue
             low, high = stats.interval_of_mean(curves)
             ax.plot(at / 60, curves.mean(0), color=colours[agent], label=agent)
             ax.fill_between(at / 60, low, high, color=colours[agent], alpha=0.15, lw=0)
             ax.axhline(base_of(runs), color="k", lw=0.8, ls=":")
+            ax.set_ylabel("success" if runs[0].success else "return")
         ax.set(title=task, xlabel="minutes")
         if scores.ranges[task][1] == 1:
             ax.set_ylim(0, 1)
         ax.legend(fontsize=8)
-    axes[0].set_ylabel(scores.what)
     return whole

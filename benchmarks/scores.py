@@ -69,7 +69,11 @@ class Scores:
 def gathered(suite: Suite, where: Path, records: Sequence[Path] = ()) -> Collected:
     """What is done of a suite as it is now; a run rather than a record of the same seed."""
     folder = where / suite.name
-    found = collect([*records, *([folder] if folder.exists() else [])])
+    return current(suite, collect([*records, *([folder] if folder.exists() else [])]), folder)
+
+
+def current(suite: Suite, found: Collected, folder: Path = Path()) -> Collected:
+    """Without what is not of a suite as it is now; `folder` is named where its runs are."""
     learn = [name for name, agent in suite.agents.items() if not agent.published]
     now = {arm: resolve(suite, arm[1], arm[0])[2] for arm in product(suite.tasks, learn)}
     kept: dict[tuple[Arm, int], Result] = {}

@@ -159,7 +159,8 @@ def prepared(args: Any, env: envs.World) -> Dataset:
         raise ValueError(f"{args.out} was begun with other data than are in {args.data} now.")
     above = getattr(args, "base", None) is not None
     found = of_task(args.data, found, args.env_name, env, above)
-    if found.facts.get("reward") == "none" and hasattr(args.agent, "critic"):
+    judges = hasattr(args.agent, "critic") or hasattr(args.agent, "critics")
+    if found.facts.get("reward") == "none" and judges:
         raise ValueError(f"{args.data} tells no rewards: BC alone learns from it.")
     rewards = args.reward_scale * found.steps["reward"] + args.reward_shift
     return found._replace(steps=found.steps | {"reward": rewards.astype(np.float32)})
@@ -202,7 +203,7 @@ def check(args: Args, env: envs.World, data: Dataset) -> list[Args]:
         held_out.counts(data, args.held_out)
     who, longest = type(args.agent).__name__, int(data.episodes["length"].max())
     if args.n_step > 1 and not hasattr(args.agent, "critic"):
-        raise ValueError(f"--n-step is of targets, and {who} has none: leave it out.")
+        raise ValueError(f"--n-step is of targets of steps, and {who} has none: leave it out.")
     if hasattr(args.agent, "chunks") and args.agent.chunks.horizon > longest:
         raise ValueError(
             f"{who} plans {args.agent.chunks.horizon} actions, and the longest episode of "

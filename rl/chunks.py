@@ -25,8 +25,8 @@ Begin = Callable[[Params], tuple[Array, Array]]  # what was seen and planned bef
 
 
 def require(agent: Any, ability: str, what: str) -> None:
-    """Raise ValueError unless an agent's base, if it has one, is able, and does its plans one after
-    another."""
+    """Raise ValueError unless an agent's base, if it has one, is able, does its plans one after
+    another, and draws them in as many passes."""
     base, who = agent.base, type(agent).__name__
     if base is None:
         return
@@ -41,6 +41,10 @@ def require(agent: Any, ability: str, what: str) -> None:
             f"{who} learns what a plan comes to that is done alone; its base was made with "
             f"--agent.chunks.{which}, so that plans overlap: imitate without."
         )
+    try:
+        base.settled(passes := getattr(agent, "passes", 0))
+    except ValueError as error:
+        raise ValueError(f"--agent.passes is {passes}, and of this base {error}") from error
 
 
 def learner(imitator: Any, key: Key, obs: Obs, action: Array, params: Params) -> Any:

@@ -5,7 +5,7 @@ Layer normalisation keeps it from believing too much of what it has not seen (RL
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import optax
@@ -43,6 +43,14 @@ class Critics:
             lr=(self.lr >= 0, "a number of at least 0"),
             tau=(0 <= self.tau <= 1, "a number in [0, 1]"),
         )
+
+    def require_raw(self, agent: Any) -> None:
+        """Raise ValueError where they would measure what an agent's base has measured already."""
+        if self.normalise:
+            raise ValueError(
+                f"{type(agent).__name__}'s critics see what its base has measured already: leave "
+                "--agent.critics.normalise out."
+            )
 
     @property
     def net(self) -> Q:

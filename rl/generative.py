@@ -155,7 +155,7 @@ class Shortcut:
     consistent: float = 0.25  # share of a batch that learns of its own shorter steps
 
     def __post_init__(self) -> None:
-        powers = [2**i for i in range(self.finest.bit_length())]
+        powers = [2**i for i in range(max(self.finest, 1).bit_length())]
         sound(
             self,
             finest=(self.finest > 1 and self.finest in powers, "a power of two above 1"),

@@ -180,8 +180,8 @@ class Doit:
             )
         if (passes or base.diffusion.steps) < 2:
             raise ValueError(
-                "Doit steers all steps of a diffusion but the last, and --agent.passes leaves no "
-                "other: give at least 2, or agent.guide:best."
+                "Doit steers all steps of a diffusion but the last, and there is no other: give "
+                "--agent.passes of at least 2, or agent.guide:best."
             )
 
     def guided(self, base: Any, passes: int, worth: Worth) -> Draw:

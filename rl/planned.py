@@ -41,10 +41,6 @@ class Planned(Sized):
     execute: int
     history: int = 1
 
-    def __post_init__(self) -> None:
-        if self.execute < 1:
-            raise ValueError(f"A plan of which {self.execute} actions are done leads nowhere.")
-
     @property
     def horizon(self) -> int:
         return -(-self.env.horizon // self.execute)

@@ -145,6 +145,43 @@ def test_each_critic_of_noise_is_taught_by_its_own_of_actions() -> None:
 
 
 @both
+def test_an_update_learns_of_each_batch_in_turn(critics_of: Any) -> None:
+    """Critics first, those of noise by the new ones; the actor by all of these, of the last."""
+    agent = replace(AGENT, critics_of=critics_of)
+    state, aliased = known(agent)[0], critics_of == "aliased"
+    steps = planners.windows(2, 1 + agent.ahead)
+    if not aliased:
+        noise = jax.random.normal(KEY, (B, 1 + agent.ahead, 3, A))
+        steps = steps._replace(aux={"noise": noise, "begins": jnp.ones(noise.shape[:2], bool)})
+    batch = jax.tree.map(lambda x: jnp.stack([x, x[::-1]]), steps)
+    _, told = jax.jit(agent.update)(state, batch, KEY)
+    *keys, key = jax.random.split(KEY, 3)
+    losses, early, alias_losses, macro = [], [], [], None
+    for i, (next_key, taught_key) in enumerate(map(jax.random.split, keys)):
+        begun = agent.begun(jax.tree.map(lambda x, i=i: x[i], batch))
+        macro = agent.chunks.macro(state.base["scales"], begun, GAMMA)
+        noise = macro.window.chunk if aliased else begun.aux["noise"]
+        given = agent.done(noise) if aliased else noise[:, PLANS.history - 1]
+        q = planners.q64(state.critic.net.params, state.critic.obs, macro.obs, given)
+        y = agent.backup(state, macro, next_key)
+        losses.append(oracle.critic_loss(q, y))
+        critic, _ = CRITICS.step(state.critic, macro.obs, given, y)
+        early.append(agent.taught(state, macro, taught_key)[1]["alias_loss"])
+        state = state._replace(critic=critic)
+        alias, taught = agent.taught(state, macro, taught_key)
+        alias_losses.append(taught["alias_loss"])
+        state = state._replace(alias=alias)
+    told_apart(told["critic_loss"], np.mean(losses), {"the first alone": losses[0]})
+    if aliased:
+        told_apart(told["alias_loss"], np.mean(alias_losses), {"by old critics": np.mean(early)})
+    first = agent.chunks.macro(
+        state.base["scales"], agent.begun(jax.tree.map(lambda x: x[0], batch)), GAMMA
+    )
+    loss = lambda macro: agent.actor_loss(state.actor.params, state, macro, key)[0]  # noqa: E731
+    told_apart(told["actor_loss"], loss(macro), {"of the first": loss(first)})
+
+
+@both
 def test_the_actors_and_the_temperatures_losses_are_the_oracles(critics_of: Any) -> None:
     agent = replace(AGENT, critics_of=critics_of)
     (state, macro), params = known(agent), known(agent)[0].actor.params

@@ -12,6 +12,7 @@ import pytest
 from agents.bc import BC
 from agents.diffusion_bc import DiffusionBC
 from agents.expo import EXPO
+from agents.one_step import OneStep
 from rl import chunks, temperature
 from rl.chunks import Chunks
 from rl.critics import Critics
@@ -147,20 +148,44 @@ def test_the_editors_loss_is_the_oracles() -> None:
     told_apart(alpha, right, {"the other way": -right})
 
 
-def test_an_update_leaves_the_base_to_imitate() -> None:
-    state, _ = known()
-    batch = jax.tree.map(lambda x: jnp.stack([x, x]), STEPS)
-    new, _ = jax.jit(AGENT.update)(state, batch, KEY)
-    last = jax.tree.map(lambda x: x[-1:], batch)
-    alone, _ = jax.jit(FLOW.update)(state.base, last, jax.random.split(KEY, 3)[1])
+def test_critics_learn_of_what_the_policy_saw_when_it_planned() -> None:
+    state, macro = known()
+    _, (_, told) = jax.jit(AGENT.learn)(state, (STEPS, KEY))
+    y, plan = AGENT.backup(state, macro, KEY), macro.window.chunk
+    loss = lambda seen, plan: oracle.critic_loss(q64(state.critic.net.params, seen, plan), y)  # noqa: E731
+    wrong = {
+        "seen later": loss(macro.next_seen, plan),
+        "the last actions": loss(macro.window.seen, plan[:, ::-1]),
+    }
+    told_apart(told["critic_loss"], loss(macro.window.seen, plan), wrong)
+
+
+def test_an_update_learns_by_new_critics_and_leaves_the_base_to_imitate() -> None:
+    """Base, editor and temperature of the last batch alone."""
+    state, macro = known()
+    batch = jax.tree.map(lambda x: jnp.stack([x[::-1], x]), STEPS)
+    new, told = jax.jit(AGENT.update)(state, batch, KEY)
+    critic_key, base_key, key = jax.random.split(KEY, 3)
+    alone, _ = jax.jit(FLOW.update)(state.base, jax.tree.map(lambda x: x[1:], batch), base_key)
     assert planners.same(new.base, alone)
-    for before, after in ((state.edit, new.edit), (state.critic.net, new.critic.net)):
-        assert not planners.same(before.params, after.params)
+    after, first = state, jax.tree.map(lambda x: x[0], batch)
+    for steps, k in zip((first, STEPS), jax.random.split(critic_key, 2), strict=True):
+        after, _ = jax.jit(AGENT.learn)(after, (steps, k))
+    planners.alike(new.critic, after.critic)
+    loss = lambda state, macro: AGENT.edit_loss(state.edit.params, state, macro, key)[0]  # noqa: E731
+    other = AGENT.chunks.macro(state.base.scales, first, GAMMA)
+    wrong = {"old critics": loss(state, macro), "the first batch": loss(after, other)}
+    told_apart(told["edit_loss"], loss(after, macro), wrong)
+    assert not planners.same(new.edit.params, state.edit.params)
+    heat = lambda d: oracle.temperature_loss(np.log(0.3), [-told["entropy"]], -0.5 * d)  # noqa: E731
+    told_apart(told["alpha_loss"], heat(X * A), {"of a horizon": heat(3 * A)})
 
 
 @pytest.mark.parametrize(
     ("make", "why"),
     [
+        (lambda: EXPO(OneStep(FLOW)), "OneStep is none: that has a base itself"),
+        (lambda: EXPO(critics=Critics()), "what its base has measured already: leave --agent"),
         (lambda: EXPO(BC()), "EXPO needs a flow or a diffusion, whose .* and BC is none"),
         (lambda: EXPO(DiffusionBC(Chunks(decay=0.1))), "was made with --agent.chunks.decay"),
         (lambda: EXPO(subset=9), "EXPO's subset is 9; it takes a count of some critics"),

@@ -27,7 +27,8 @@ WORDS = {
     "expo": [*OFF, "--agent.hidden", "8", "--agent.delay", "2", "--agent.candidates", "2"],
     "dsrl": [*OFF, "--agent.hidden", "8", "--agent.delay", "2"],
     "noise": [*OFF, "--agent.hidden", "8", "--agent.delay", "2", "--agent.critics-of", "noise"],
-    "pa_rl": [*OFF, "--agent.delay", "2", "--agent.climbs", "2"], "idql": OFF, "qam": OFF,
+    "pa_rl": [*OFF, "--agent.delay", "2", "--agent.climbs", "2", "--agent.warm", "100"],
+    "idql": OFF, "qam": [*OFF, "--agent.warm", "100"],
     "reinflow": ON, "dppo": [*ON, "--agent.learned", "1"],
 }  # fmt: skip
 

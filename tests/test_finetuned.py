@@ -18,7 +18,8 @@ def run(task: str, agent: str, seed: int, success: float, base: float = 0.5) -> 
     told = {"finetuned": {"base": {"return": 9.0, "success": base}, "policy": {}}}
     done = tuple(float(i < 10 * success) for i in range(10))
     made = replace(result(task, agent, seed, (1.0, 2.0)), about=told, took={"train": 120.0})
-    return replace(made, wall_s=(60.0, 120.0), success=done, success_curve=(base, success))
+    made = replace(made, success=done, success_curve=(base, success), identity="")
+    return replace(made, wall_s=(60.0, 120.0))
 
 
 def test_a_row_tells_the_change_over_the_base_and_how_sure_it_is(tmp_path: Path) -> None:
@@ -50,6 +51,11 @@ def test_runs_that_judged_no_base_are_not_compared(tmp_path: Path) -> None:
         finetuned.main(finetuned.Args(records=tmp_path / "nowhere.jsonl"))
     with pytest.raises(ValueError, match="has no run that judged its base"):
         finetuned.main(finetuned.Args(records=path, out=tmp_path / "x.png"))
+    for of in ({"task": "panda-reach"}, {"agent": "sac"}, {"identity": "settings of before"}):
+        collect.write(path, [replace(run("panda-peg-insertion", "fql", 0, 0.5), **of)])
+        with pytest.raises(ValueError, match="of the suite finetune as it is now: --suite names"):
+            finetuned.main(finetuned.Args(records=path, out=tmp_path / "x.png"))
+        path.unlink()
 
 
 @pytest.mark.parametrize("level", [0.0, 1.5, float("nan")])

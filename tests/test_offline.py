@@ -122,7 +122,7 @@ def changed(data: Dataset, **steps: Any) -> Dataset:
         (["--held-out", "1"], {}, "--held-out is 1.0"),
         (["--agent", "ppo"], {}, "PPO cannot learn from data; awac, bc, .* can"),
         (["--n-step", "0"], {}, "--n-step is 0"),
-        (["--agent", "bc", "--n-step", "3"], {}, "--n-step is of targets, and BC has none"),
+        (["--agent", "bc", "--n-step", "3"], {}, "--n-step is of targets of steps, and BC has"),
         (
             ["--agent", "flow_bc", "--agent.chunks.horizon", "200"],
             {},
@@ -165,8 +165,12 @@ def test_data_of_another_task_and_without_rewards_are_refused(data: Path, tmp_pa
     found = npz.read(data)
     npz.write(tmp_path / "hopper.npz", found._replace(facts={"task": "Hopper-v5", "env": {}}))
     npz.write(tmp_path / "none.npz", found._replace(facts={"reward": "none"}))
-    for name, why in (("hopper", "was made of another task"), ("none", "tells no rewards")):
-        args = cli.parse(offline.Args, [*SMALL, "--data", str(tmp_path / f"{name}.npz")])
+    for name, why, agent in (
+        ("hopper", "was made of another task", "iql"), ("none", "tells no rewards", "iql"),
+        ("none", "tells no rewards", "fql"),
+    ):  # fmt: skip
+        words = ["--env", NAME, "--agent", agent, "--data", str(tmp_path / f"{name}.npz")]
+        args = cli.parse(offline.Args, words)
         with pytest.raises(ValueError, match=why):
             offline.main(args)
 

@@ -10,6 +10,7 @@ import pytest
 
 from agents.bc import BC
 from agents.diffusion_bc import DiffusionBC
+from agents.one_step import OneStep
 from agents.pa_rl import PARL
 from rl import chunks
 from rl.chunks import Chunks
@@ -158,6 +159,8 @@ def test_any_imitator_can_be_taught() -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
+        (lambda: PARL(OneStep(FLOW)), "OneStep is none: that has a base itself"),
+        (lambda: PARL(critics=Critics()), "what its base has measured already: leave --agent"),
         (lambda: PARL(BC()), "PARL needs a flow or a diffusion, which .* and BC is none"),
         (lambda: PARL(DiffusionBC(Chunks(decay=0.1))), "was made with --agent.chunks.decay"),
         (lambda: PARL(kept=9), "PARL's kept is 9; it takes a count from 2 to 8"),
