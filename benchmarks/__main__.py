@@ -16,6 +16,7 @@ COMMANDS = {
     "family": "a policy in worlds that differ",
     "latency": "how long a policy takes for a plan",
     "finetuned": "what methods make of the same bases",
+    "guides": "what comes of a policy as its plans are chosen",
     "densities": "which of several ways of acting imitators keep",
     "planted": "verdicts on runs on data whose condition is known",
     "owed": "what is still to be measured, and with which command",
