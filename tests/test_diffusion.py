@@ -1,5 +1,6 @@
-"""Diffusion against a float64 oracle, and siblings told apart by it."""
+"""Diffusion, plain and steered, against a float64 oracle, and siblings told apart by it."""
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -8,10 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from agents.diffusion_bc import DiffusionBC
 from rl import generative
+from rl.chunks import Chunks
 from rl.diffusion import SCHEDULES, Diffusion
+from rl.guidance import Doit
+from tests.learners import f64
 from tests.oracles import diffusion as oracle
+from tests.oracles import steering
+from tests.planners import A, told_apart
 from tests.test_generative import DATA, KEPT, KEY, NEAR, NOISE, RNG, B, D, drawn, net
+from tests.test_guidance import hills, some
 
 
 @pytest.mark.parametrize("levels", [1, 5, 20, 100])
@@ -99,3 +107,114 @@ def test_a_diffusion_of_gaussians_ends_in_them(eta: float) -> None:
     found = diffusion.sample(field, jax.random.normal(KEY, (8_000, D)), jax.random.key(1))
     np.testing.assert_allclose(found.mean(0), mean, atol=0.1)
     np.testing.assert_allclose(found.std(0), std, rtol=0.08)
+
+
+WIDE = Diffusion(10, "vp", "noise", steps=5, eta=0.7)
+WEIGHTS = some(3 * A, 3 * A, seed=5) / 4
+
+
+def curved(x: Any) -> Any:
+    """A prediction of noise [B, H, A] whose slope is another everywhere."""
+    lib = jnp if isinstance(x, jax.Array) else np
+    return lib.tanh(x.reshape(len(x), -1) @ WEIGHTS).reshape(x.shape)
+
+
+def curved_back(x: np.ndarray, g: np.ndarray) -> np.ndarray:
+    out = np.tanh(x.reshape(len(x), -1) @ WEIGHTS)
+    return ((g.reshape(len(x), -1) * (1 - out**2)) @ WEIGHTS.T).reshape(x.shape)
+
+
+def steered64(x: np.ndarray, noises: np.ndarray, levels: Any, ends: Any, **to: Any) -> np.ndarray:
+    """Mean of a step: the oracle's, its noise that of data within bounds, whose slope is theirs."""
+    how = {"cut": "plans, data", "temperature": 0.5, "gain": 0.5, "standardise": True,
+           "worth": hills, "back": curved_back} | to  # fmt: skip
+    shape, flat = x.shape, x.reshape(len(x), -1)
+    (clear, rest), (later, less) = times = [
+        (np.sqrt(s), np.sqrt(1 - s)) for s in f64(WIDE.signal)[list(levels)]
+    ]
+    data = lambda x: (x - rest * curved(x.reshape(shape)).reshape(x.shape)) / clear  # noqa: E731
+    noise = lambda x: (x - clear * np.clip(data(x), *ends)) / rest  # noqa: E731
+
+    def slope(x: np.ndarray, g: np.ndarray) -> np.ndarray:
+        within = data(x) == np.clip(data(x), *ends)
+        free = how["back"](x.reshape(shape), (g * within).reshape(shape)).reshape(x.shape)
+        return free + g * ~within / rest
+
+    bounds = ends if "plans" in how["cut"] else (-np.inf, np.inf)
+    nets = (
+        noise, slope, lambda x: how["worth"](np.clip(x, *bounds).reshape(shape)),
+        lambda r: steering.doit_weights(r, how["temperature"], how["standardise"]),
+    )  # fmt: skip
+    noises = noises.reshape(len(noises), *flat.shape)
+    mean = steering.doit_step(nets, flat, noises, 0 * flat, times, (WIDE.eta, how["gain"]))
+    spread = np.sqrt(less**2 - steering.doit_std(*times, WIDE.eta) ** 2)
+    turned = (mean - later / clear * flat) / (spread - later / clear * rest)  # the steered noise
+    if "data" in how["cut"]:
+        mean = later * np.clip((flat - rest * turned) / clear, *ends) + spread * turned
+    return mean.reshape(shape)
+
+
+@pytest.mark.parametrize("ends", [(-99.0, 99.0), (-0.4, 0.5)])
+def test_a_steered_step_is_the_oracles(ends: tuple[float, float]) -> None:
+    (level, to), x = (8, 6), some(B, 3, A) / 2
+    half = f64(jax.random.normal(KEY, (3, B, 3, A)))
+    noises = np.concatenate([half, -half])
+    right = lambda noises=noises, ends=ends, **to: steered64(x, noises, (8, 6), ends, **to)  # noqa: E731
+    step = Doit(proposals=6).steered(WIDE, lambda x, _: curved(x), hills, ends)
+    given = jnp.asarray(x, jnp.float32), jnp.int32(level), jnp.int32(to), KEY
+    mean, std = jax.jit(step)(*given, jnp.bool(True))
+    wrong = {
+        "unsteered": right(gain=0), "twice": right(gain=1.0), "hotter": right(temperature=1.0),
+        "worth as it is": right(standardise=False),
+        "the worst": right(worth=lambda x: -hills(x)),
+        "no slope of the net": right(back=lambda x, g: 0 * x),
+        "not opposite": right(noises=half),
+    }  # fmt: skip
+    if ends[1] < 9:
+        wrong |= {
+            "no bounds": right(ends=(-99.0, 99.0)), "plans not cut": right(cut="data"),
+            "steered data not cut": right(cut="plans"),
+        }  # fmt: skip
+    told_apart(mean, right(), wrong)
+    share = f64(WIDE.signal)
+    now, after = ((np.sqrt(s), np.sqrt(1 - s)) for s in (share[level], share[to]))
+    np.testing.assert_allclose(std, steering.doit_std(now, after, WIDE.eta), rtol=1e-5)
+    plain, _ = WIDE.step(lambda x, _: curved(x), jnp.asarray(x), level, to, ends)
+    off, _ = step(*given, jnp.bool(False))
+    np.testing.assert_allclose(off, plain, rtol=1e-6)
+
+
+class Curved(DiffusionBC):
+    """A diffusion that is told nothing of its levels."""
+
+    def field(self, params: Any, x: jax.Array, seen: Any, level: jax.Array) -> jax.Array:
+        return curved(x)
+
+
+@pytest.mark.parametrize("last", [1, 2, 9])
+def test_the_last_steps_but_one_are_steered(last: int) -> None:
+    """Those before them are a plain walk's, as is the very last."""
+    base = Curved(Chunks(horizon=3, execute=3), diffusion=replace(WIDE, steps=10, eta=1.0))
+    guide, ends = Doit(count=1, proposals=6, eta=WIDE.eta, last=last), (-0.7, 0.8)
+    draw = guide.guided(base, WIDE.steps, lambda params, seen, plan: hills(plan))
+    noise = jax.random.normal(jax.random.key(1), (B, 3, A))
+    ours = jax.jit(draw)({"net": {}}, noise, jnp.zeros((B, 1, 1)), KEY, ends)
+    keys = jax.vmap(jax.random.split)(jax.random.split(jax.random.split(KEY)[1], WIDE.steps))
+    ladder, abar = oracle.ladder(10, 5), oracle.alpha_bar("vp", 10)
+
+    def go(*steered: int) -> np.ndarray:
+        x = f64(noise)
+        for i, levels in enumerate(pairwise(ladder)):
+            half, fresh = (f64(jax.random.normal(keys[i, j], (n, *x.shape)))
+                           for j, n in ((0, 3), (1, 1)))  # fmt: skip
+            mean, std = oracle.denoise_step(
+                lambda x, _: curved(x), x, levels, abar, "noise", WIDE.eta, ends
+            )
+            if i in steered:
+                mean = steered64(x, np.concatenate([half, -half]), levels, ends)
+            x = mean + std * fresh[0]
+        return x
+
+    every = {1: go(3), 2: go(2, 3), 3: go(1, 2, 3), 9: go(0, 1, 2, 3)}
+    wrong = {f"the last {n}": x for n, x in every.items() if n != last}
+    told_apart(ours, every[last], wrong | {"none": go(), "the step before": go(2)})

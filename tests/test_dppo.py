@@ -1,20 +1,18 @@
-"""DPPO: its losses by an oracle, which steps of denoising move, how it acts, what it learns."""
+"""DPPO: its way and its losses by an oracle."""
 
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-import pytest
 
-from agents.bc import BC
 from agents.diffusion_bc import DiffusionBC
 from agents.dppo import DPPO, Sample
-from agents.flow_bc import FlowBC
-from rl import chunks
+from rl import chunks, norm
 from rl.baseline import Baseline
-from rl.chunks import Chunks
 from rl.diffusion import Diffusion
 from rl.types import Transition
 from tests import planners
@@ -48,11 +46,55 @@ def known() -> tuple[Any, Sample, Transition]:
     return state._replace(actor=state.actor._replace(params=moved)), sample, batch
 
 
+def ends_of(state: Any) -> tuple[np.ndarray, ...]:
+    return tuple(map(f64, chunks.bounds(state.scales.action)))
+
+
+def wander64(nets: tuple[Any, Any], seen: Any, noise: Any, eps: Any, ends: Any,
+             least: float = 0.1, most: float = 3.0) -> np.ndarray:  # fmt: skip
+    """States [K + 1, B, H, A] of the way from noise, by one network and then another."""
+    abar, states = denoising.alpha_bar("vp", 8), [f64(noise)]
+    for i, (steps, drawn) in enumerate(
+        zip(pairwise(denoising.ladder(8, K)), f64(eps), strict=True)
+    ):
+        net = planners.field64(nets[i >= K - LEARNED], seen)
+        scaled = lambda x, k, net=net: net(x, f64(k) / 8)  # noqa: E731
+        mean, std = denoising.denoise_step(scaled, states[-1], steps, abar, "velocity", 1.0, ends)
+        states.append(mean + max(std, least) * np.clip(drawn, -most, most))
+    return np.stack(states)
+
+
+def test_a_planner_wanders_as_the_oracle_does() -> None:
+    state, count = begun(), 256
+    last = planners.stirred(state.actor.params, 6, 0.2)
+    state = state._replace(actor=state.actor._replace(params=last))
+    batch = plans(AGENT, state, KEY, count)
+    seen, shape = norm.normalise(state.scales.obs, batch.obs["policy"][0]), (1, PLANS.horizon, A)
+    first = jax.vmap(jax.random.split)(jax.random.split(KEY, count))
+    draw = jax.vmap(lambda key: jax.random.normal(key, shape)[0])
+    noise, keys = draw(first[:, 0]), jax.vmap(lambda key: jax.random.split(key, K))(first[:, 1])
+    eps, nets, ends = jnp.stack([draw(x) for x in keys.T]), (state.first, last), ends_of(state)
+    assert np.abs(eps).max() > 3.1
+    go = lambda nets=nets, ends=ends, **to: wander64(nets, seen, noise, eps, ends, **to)  # noqa: E731
+    wrong = {
+        "no least std": go(least=0.0),
+        "noise of any size": go(most=np.inf),
+        "no bounds": go(ends=(-np.inf, np.inf)),
+        "the last steps' network everywhere": go((last, last)),
+        "as it was given": go((state.first, state.first)),
+    }
+    ours = jnp.swapaxes(batch.aux["states"][0], 0, 1)  # of the steps that are learned
+    told_apart(ours, go()[-LEARNED - 1 :], {name: x[-LEARNED - 1 :] for name, x in wrong.items()})
+    mean, std = map(f64, chunks.unit(state.scales.action))
+    units = np.clip(go()[-1], *ends)
+    wrong = {"in the diffusion's units": units, "not cut": mean + std * go()[-1]}
+    told_apart(batch.action[0], mean + std * units, wrong)
+
+
 def logp64(params: Any, sample: Sample, state: Any, **to: Any) -> np.ndarray:
     """Of each step, one after another."""
     given = {"least": 0.1, "executed": X, "bounded": True} | to
-    ends = tuple(map(f64, chunks.bounds(state.scales.action)))
-    ends = ends if given["bounded"] else (-np.inf, np.inf)
+    ends = ends_of(state) if given["bounded"] else (-np.inf, np.inf)
     abar, ladder = denoising.alpha_bar("vp", 8), AGENT.diffusion.ladder[-LEARNED - 1 :]
     found = np.zeros(len(sample.x))
     for i in range(LEARNED):
@@ -134,54 +176,3 @@ def test_every_learned_step_of_every_plan_is_a_sample() -> None:
             assert (sample.rung[row], sample.old[row]) == (k, batch.aux["logp"][0, i, k])
     judged = AGENT.baseline.judge(state.value, batch)
     np.testing.assert_array_equal(sample.judged.advantage[::LEARNED], judged.advantage[0])
-
-
-def test_the_last_steps_alone_are_learned() -> None:
-    """Other parameters there leave the way to them as it was, and that way's network stays."""
-    state = begun()
-    moved = state._replace(
-        actor=state.actor._replace(params=planners.stirred(state.actor.params, 6, 0.2))
-    )
-    before, after = (plans(AGENT, x, KEY).aux["states"][0] for x in (state, moved))
-    np.testing.assert_array_equal(before[:, 0], after[:, 0])
-    assert (np.abs(before[:, 1:] - after[:, 1:]).reshape(N, LEARNED, -1).max(-1) > 1e-3).all()
-    whole = replace(AGENT, learned=K)
-    first, then = (plans(whole, x, KEY).aux["states"][0] for x in (state, moved))
-    assert np.abs(first[:, 1] - then[:, 1]).max() > 1e-3
-    batch = plans(AGENT, state, KEY)
-    new, told = jax.jit(AGENT.update)(state, batch, KEY)
-    assert told["off"] <= 1e-6  # of the first batch's first step
-    assert told["clip_fraction"] == 0
-    assert planners.same((new.first, new.scales), (state.first, state.scales))
-    assert not planners.same(new.actor.params, state.actor.params)
-    cold, _ = jax.jit(replace(AGENT, warm=1).update)(state, batch, KEY)
-    assert planners.same(cold.actor, state.actor)
-    assert not planners.same(cold.value.net.params, state.value.net.params)
-
-
-def test_judged_and_driven_there_is_no_noise_on_the_way() -> None:
-    """It begins as its base does by DDIM, in as many passes."""
-    state = begun()
-    params = AGENT.deploy(state)
-    one = jax.jit(lambda params, key: planners.drawn(AGENT.policy(False, A), params, key, N)[1])
-    calm = BASE.settled(K).policy(False, A)
-    base = jax.jit(lambda params, key: planners.drawn(calm, params, key, N)[1])
-    theirs = base({"net": state.first, "scales": state.scales}, KEY).chunk
-    np.testing.assert_allclose(one(params, KEY).chunk, theirs, atol=1e-6)
-    last = {"net": planners.stirred(state.first, 2, 0.2)}
-    assert np.abs(one(params | last, KEY).chunk - theirs).max() > 1e-3
-
-
-@pytest.mark.parametrize(
-    ("make", "why"),
-    [
-        (lambda: DPPO(BC()), "DPPO needs a diffusion, whose steps .* and BC is none"),
-        (lambda: DPPO(FlowBC()), "and FlowBC is none"),
-        (lambda: DPPO(DiffusionBC(Chunks(decay=0.1))), "was made with --agent.chunks.decay"),
-        (lambda: DPPO(learned=9), "DPPO's learned is 9; it takes a count up to passes, 5"),
-        (lambda: DPPO(base_clip=0.02), "takes a number up to clip, 0.01"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(make: Any, why: str) -> None:
-    with pytest.raises(ValueError, match=why):
-        make()

@@ -143,58 +143,6 @@ def test_a_careful_plan_goes_where_data_are_denser() -> None:
     told_apart(ours, exact(0.1, 3, low, high), wrong)
 
 
-WIDE = Diffusion(levels=10, steps=5, predicts="noise")
-WEIGHTS = some(3 * A, 3 * A, seed=5) / 4
-
-
-def curved(x: Any) -> Any:
-    """A prediction of noise [B, H, A] whose slope is another everywhere."""
-    lib = jnp if isinstance(x, jax.Array) else np
-    return lib.tanh(x.reshape(len(x), -1) @ WEIGHTS).reshape(x.shape)
-
-
-def curved_back(x: np.ndarray, g: np.ndarray) -> np.ndarray:
-    out = np.tanh(x.reshape(len(x), -1) @ WEIGHTS)
-    return ((g.reshape(len(x), -1) * (1 - out**2)) @ WEIGHTS.T).reshape(x.shape)
-
-
-def test_a_steered_step_is_the_oracles() -> None:
-    guide, (level, to), x = Doit(proposals=6, eta=0.7), (8, 6), some(B, 3, A) / 2
-    diffusion = Diffusion(levels=10, steps=5, predicts="noise", eta=0.7)
-    share = f64(diffusion.signal)
-    now, after = ((np.sqrt(s), np.sqrt(1 - s)) for s in (share[level], share[to]))
-    half = f64(jax.random.normal(KEY, (3, B, 3, A)))
-    noises = np.concatenate([half, -half]).reshape(6, B, -1)
-    fresh, rewards = np.zeros((B, 3 * A)), lambda x: hills(x.reshape(B, 3, A))
-    flat = lambda f: lambda *xs: f(*(x.reshape(B, 3, A) for x in xs)).reshape(B, -1)  # noqa: E731
-
-    def right(
-        temperature: float = 0.5, gain: float = 0.5, standardise: bool = True,
-        reward: Any = rewards, back: Any = curved_back, noises: Any = noises,
-    ) -> np.ndarray:  # fmt: skip
-        weigh = lambda r: oracle.doit_weights(r, temperature, standardise)  # noqa: E731
-        nets = flat(curved), flat(back), reward, weigh
-        flat_x = x.reshape(B, -1)
-        step = oracle.doit_step(nets, flat_x, noises, fresh, (now, after), (0.7, gain))
-        return step.reshape(x.shape)
-
-    step = guide.steered(diffusion, lambda x, _: curved(x), hills, (-99.0, 99.0))
-    given = jnp.asarray(x, jnp.float32), jnp.int32(level), jnp.int32(to), KEY
-    mean, std = jax.jit(step)(*given, jnp.bool(True))
-    wrong = {
-        "unsteered": right(gain=0), "twice": right(gain=1.0), "hotter": right(1.0),
-        "worth as it is": right(standardise=False),
-        "the worst": right(reward=lambda x: -rewards(x)),
-        "no slope of the net": right(back=lambda x, g: 0 * x),
-        "not opposite": right(noises=noises[:3]),
-    }  # fmt: skip
-    told_apart(mean, right(), wrong)
-    np.testing.assert_allclose(std, oracle.doit_std(now, after, 0.7), rtol=1e-5)
-    plain, _ = diffusion.step(lambda x, _: curved(x), jnp.asarray(x), level, to, (-99.0, 99.0))
-    off, _ = step(*given, jnp.bool(False))
-    np.testing.assert_allclose(off, plain, rtol=1e-6)
-
-
 class Known(DiffusionBC):
     """The diffusion of Gaussian data, which nothing need learn."""
 
@@ -237,7 +185,7 @@ def test_of_several_plans_the_best_is_done(guide: Any) -> None:
         (lambda: IDQL(FlowBC(), guide=Doit()), "steers a diffusion's steps; FlowBC has none"),
         (
             lambda: IDQL(DiffusionBC(), passes=1, guide=Doit()),
-            "all steps of a diffusion but the last, and --agent.passes leaves no other",
+            "all steps of a diffusion but the last, and there is no other",
         ),
         (lambda: Cdsa().require(BC(), 0), "how dense data are, which BC can't say"),
     ],

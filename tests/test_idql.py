@@ -12,6 +12,7 @@ import pytest
 from agents.bc import BC
 from agents.flow_bc import FlowBC
 from agents.idql import IDQL
+from agents.one_step import OneStep
 from rl import chunks
 from rl.chunks import Chunks
 from rl.critics import Critics
@@ -101,6 +102,8 @@ def test_it_does_the_best_of_its_plans_by_the_least_slow_critic() -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
+        (lambda: IDQL(OneStep(FLOW)), "OneStep is none: that has a base itself"),
+        (lambda: IDQL(critics=Critics()), "what its base has measured already: leave --agent"),
         (lambda: IDQL(BC()), "IDQL needs a flow or a diffusion, among .* and BC is none"),
         (lambda: IDQL(FlowBC(Chunks(late=1))), "was made with --agent.chunks.late"),
         (lambda: IDQL(expectile=1.0), r"IDQL's expectile is 1.0; it takes a share in \(0, 1\)"),
@@ -113,7 +116,7 @@ def test_what_makes_no_sense_is_refused(make: Any, why: str) -> None:
 
 
 def test_it_does_better_than_its_flow_in_what_is_rewarded() -> None:
-    """A bandit, above a broad flow, which stays as broad; the value is above what any does."""
+    """A bandit, above a broad flow."""
     critics = Critics(hidden=(32, 32), lr=3e-3, tau=0.05, normalise=False)
     agent = IDQL(base=planners.Broad(Chunks(horizon=1, execute=1), net=planners.NET),
                  guide=Best(16), critics=critics, lr=3e-3)  # fmt: skip

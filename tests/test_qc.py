@@ -11,6 +11,7 @@ import pytest
 from agents.bc import BC
 from agents.diffusion_bc import DiffusionBC
 from agents.flow_bc import FlowBC
+from agents.one_step import OneStep
 from agents.qc import QC
 from rl import chunks, guidance
 from rl.chunks import Chunks
@@ -101,8 +102,7 @@ def test_it_does_the_best_of_its_plans() -> None:
     state, _ = known()
     params, policy = AGENT.deploy(state), AGENT.policy(False, A)
     _, queue, _ = jax.jit(lambda key: planners.drawn(policy, params, key, B))(KEY)
-    noise, keys = jnp.zeros((B, PLANS.horizon, A)), jax.random.split(KEY, B)
-    both = jax.vmap(jax.random.split)(keys)
+    both = jax.vmap(jax.random.split)(jax.random.split(KEY, B))
     noise = jax.vmap(lambda key: jax.random.normal(key, (1, PLANS.horizon, A)))(both[:, 0])
     more = jax.vmap(lambda key: jax.random.normal(jax.random.split(key)[0], (MANY - 1, 1, 3, A)))
     more = jnp.swapaxes(more(both[:, 1]), 0, 1)[:, :, 0]
@@ -137,6 +137,8 @@ def test_a_diffusion_is_chosen_among_too() -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
+        (lambda: QC(OneStep(FLOW)), "OneStep is none: that has a base itself"),
+        (lambda: QC(critics=Critics()), "what its base has measured already: leave --agent"),
         (lambda: QC(BC()), "QC needs a flow or a diffusion, among .* and BC is none"),
         (lambda: QC(FlowBC(Chunks(late=1))), "was made with --agent.chunks.late"),
         (lambda: QC(candidates=0), "QC's candidates is 0; it takes a count of at least 1"),
@@ -148,7 +150,7 @@ def test_what_makes_no_sense_is_refused(make: Any, why: str) -> None:
 
 
 def test_it_does_better_than_its_flow_in_what_is_rewarded() -> None:
-    """A bandit, above a broad flow, which stays as broad."""
+    """A bandit, above a broad flow."""
     agent = QC(base=planners.Broad(Chunks(horizon=1, execute=1), net=planners.NET), candidates=16,
                critics=Critics(hidden=(32, 32), lr=3e-3, normalise=False))  # fmt: skip
 
