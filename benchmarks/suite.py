@@ -50,7 +50,7 @@ class Agent:
     flags: Flags = field(default_factory=dict)
     on: dict[str, Flags] = field(default_factory=dict)  # and on one task, by its name
     words: tuple[str, ...] = ()  # that follow the flags, such as agent.head:hl-gauss
-    steps: int = 0  # environment steps; 0: the task's, or the suite's
+    steps: int | dict[str, int] = 0  # environment steps, or by task; 0: the task's, or the suite's
     steps_per_s: float = 0.0  # about, of a run, for an estimate where none is done; 0: not known
 
 
@@ -162,8 +162,9 @@ def check(suite: Suite, where: str) -> None:
             raise ValueError(f"{at}: a name has letters, digits and -_.,=+ alone, no sign first.")
         if sum(map(bool, (agent.experiment, agent.script, agent.published))) != 1:
             raise ValueError(f"{at} takes one of experiment, script and published.")
-        if unknown := sorted(agent.on.keys() - suite.tasks.keys()):
-            raise ValueError(f"{at}.on names {unknown[0]}; there is no such task.")
+        named = {*agent.on, *(agent.steps if isinstance(agent.steps, dict) else ())}
+        if unknown := sorted(named - suite.tasks.keys()):
+            raise ValueError(f"{at} names {unknown[0]}; there is no such task.")
         if agent.published and suite.score != "return":
             raise ValueError(f"{at}: returns are published, and the suite scores {suite.score}.")
         for task in suite.tasks:
@@ -179,13 +180,13 @@ def check(suite: Suite, where: str) -> None:
     for pair in suite.pairs:
         if pair[0] == pair[1]:
             raise ValueError(f"{where}: pairs has {pair[0]} beside itself.")
-        for name in pair:
-            if name not in suite.agents:
-                raise ValueError(f"{where}: pairs names {name}; there is no such agent.")
+        if unknown := sorted({*pair} - suite.agents.keys()):
+            raise ValueError(f"{where}: pairs names {unknown[0]}; there is no such agent.")
 
 
 def steps_of(suite: Suite, agent: Agent, task: str) -> int:
-    return agent.steps or suite.tasks[task].steps or suite.steps
+    own = agent.steps.get(task, 0) if isinstance(agent.steps, dict) else agent.steps
+    return own or suite.tasks[task].steps or suite.steps
 
 
 def pairs_of(suite: Suite) -> list[Pair]:
@@ -208,10 +209,9 @@ def resolve(suite: Suite, name: str, task: str) -> tuple[str, tuple[str, ...], s
     own = agent.flags | agent.on.get(task, {})
     flags = suite.tasks[task].flags | own if agent.experiment else own
     flags = {n: x.replace(TASK, task) if isinstance(x, str) else x for n, x in flags.items()}
-    steps = str(steps_of(suite, agent, task))
     chosen = ("--agent", agent.agent) if agent.agent else ()
-    given = [Flag(f"--{name.replace('_', '-')}", value) for name, value in flags.items()]
-    spelt = [word for flag in given for word in flag.words]
+    spelt = [w for n, x in flags.items() for w in Flag(f"--{n.replace('_', '-')}", x).words]
+    steps = str(steps_of(suite, agent, task))
     words = ("--env", task, *chosen, *spelt, "--steps", steps, *agent.words)
     if agent.script:
         script, *first = agent.script.split()

@@ -2,13 +2,16 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from importlib import metadata
 
+import pytest
 from hypothesis import settings
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # before anything imports jax
-# Tests compile for longer than they run.  At level 0 seeds alone are no longer those in company;
-# without fusion emitters, which newer versions are never without, a quarter less is compiled.
+# Tests compile for longer than they run: a third less is compiled where little is optimised, and
+# without fusion emitters, which newer versions are never without, a quarter less.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 flags = "--xla_backend_optimization_level=1"
 if metadata.version("jaxlib").startswith("0.10."):
     flags += " --xla_cpu_use_fusion_emitters=false"
@@ -20,3 +23,18 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # No deadline: the first example of a jitted property compiles it.
 settings.register_profile("robotrl", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("robotrl")
+
+
+@pytest.fixture(autouse=True)
+def optimised(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test marked so compiles as a user does: else seeds alone are not those in company."""
+    if request.node.get_closest_marker("optimised") is None:
+        yield
+        return
+    import jax
+
+    jax.clear_caches()
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
+    jax.clear_caches()

@@ -47,7 +47,8 @@ def written(tmp_path: Path, text: str) -> str:
         (GOOD + "script = 'sbx_ppo.py'", "takes one of experiment, script and published"),
         (GOOD + "flags = { agent = 'iql' }", "agent is no flag to set here: the sweep gives it"),
         (GOOD + "on = { Hopper-v5 = { agent = 'iql' } }", "agent is no flag to set here"),
-        (GOOD + "on = { Hoper-v5 = {} }", "agents.a.on names Hoper-v5; there is no such task"),
+        (GOOD + "on = { Hoper-v5 = {} }", "agents.a names Hoper-v5; there is no such task"),
+        (GOOD + "steps = { Hoper-v5 = 9 }", "agents.a names Hoper-v5; there is no such task"),
         (GOOD + "on = { Hopper-v5 = 3 }", "agents.a: on.Hopper-v5 takes a table, not 3"),
         (GOOD + "on = { Hopper-v5 = { agent.lrr = 1 } }", "Unrecognized options: --agent.lrr"),
         (GOOD + "agent = 'td3'", "Unrecognized options: --agent"),
@@ -159,13 +160,15 @@ def test_an_agent_that_any_loop_takes_is_named_by_its_file(tmp_path: Path) -> No
 def test_steps_are_the_agents_or_the_tasks_or_the_suites(tmp_path: Path) -> None:
     text = "steps = 100\n[tasks.Hopper-v5]\nsteps = 300\n[tasks.Ant-v5]\n"
     read = suite.read(written(tmp_path, text + '[agents.a]\nexperiment = "sac"\n'
-                              '[agents.b]\nexperiment = "sac"\nsteps = 200'))  # fmt: skip
+                              '[agents.b]\nexperiment = "sac"\nsteps = 200\n[agents.c]\n'
+                              'experiment = "sac"\nsteps = { Ant-v5 = 400 }'))  # fmt: skip
     steps = {
         (task, name): suite.steps_of(read, agent, task)
         for task in read.tasks for name, agent in read.agents.items()
     }  # fmt: skip
     assert steps == {("Hopper-v5", "a"): 300, ("Hopper-v5", "b"): 200,
-                     ("Ant-v5", "a"): 100, ("Ant-v5", "b"): 200}  # fmt: skip
+                     ("Ant-v5", "a"): 100, ("Ant-v5", "b"): 200,
+                     ("Hopper-v5", "c"): 300, ("Ant-v5", "c"): 400}  # fmt: skip
     assert "--steps 300" in " ".join(suite.resolve(read, "a", "Hopper-v5")[1])
 
 
