@@ -63,6 +63,7 @@ def test_the_saved_policy_plays_as_it_was_judged(
     )
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize(
     ("alone", "experiment", "words"),
     [((7,), ppo, SHORT)]

@@ -114,6 +114,7 @@ def test_collect_traces_the_step_once() -> None:
     assert len(traced) == 1
 
 
+@pytest.mark.optimised
 def test_seeds_side_by_side_are_the_seeds_alone() -> None:
     env, policy = Count(), counting()
 
