@@ -18,7 +18,7 @@ POLICIES = Path(__file__).parent.parent / "benchmarks" / "policies"
 
 
 SLOW = "HalfCheetah-v5", "Hopper-v5", "go2-rough-teacher", "panda-peg-insertion-diffusion"
-SLOW += ("panda-push-t-diffusion",)
+SLOW += ("panda-push-t-diffusion", "panda-push-t-qam")
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_it_is_as_good_as_when_it_was_trained(name: str) -> None:
     env, policy, params = play.load(run)
     told = np.mean(runs.read_manifest(run)["eval_returns"])
     # How an episode ends hangs on rounding, and so on the processor: more of those that vary.
-    varied = any(word in name for word in ("rough", "base", "diffusion"))
+    varied = any(word in name for word in ("rough", "base", "diffusion", "qam"))
     episodes = 64 if varied else 8
     assert np.mean(play.judge(env, policy, params, episodes)) > 0.8 * told
 
@@ -70,6 +70,16 @@ def test_an_arm_does_through_the_bridge_what_it_does_inside() -> None:
     found = armstep.compared(inside, outside, env.control_dt)
     assert found["worst"] <= 5e-4  # rad, m or their speeds: in contact rounding grows
     assert found["success"] == {"inside": 1.0, "bridge": 1.0}
+
+
+@pytest.mark.slow
+def test_an_arm_does_as_well_of_plans_that_are_drawn_outside() -> None:
+    run = POLICIES / "panda-push-t-qam"
+    env, policy, params = play.load(run)
+    inside = armstep.lived(env, policy, params, jax.random.key(0), 8)
+    outside = armstep.driven(env, run / "artefact-0.zip", inside)
+    told = armstep.compared(inside, outside, env.control_dt)["success"]
+    assert min(told.values()) > 0.6  # its base comes to 0.47
 
 
 CHEETAH = ["--env", "HalfCheetah-v5", "--num-envs", "4", "--unroll", "16", "--steps", "64"]
