@@ -33,15 +33,15 @@ class Args:
 def main(args: Args) -> None:
     if not 0 < args.level <= 1:
         raise ValueError(f"--level is {args.level}; it takes a share above 0, at most 1.")
-    path = args.records or RESULTS / f"{args.suite}.jsonl"
+    suite, path = suites.read(args.suite), args.records or RESULTS / f"{args.suite}.jsonl"
     if not path.is_file():
         raise ValueError(f"{path} is no file: --records names the records of a suite's runs.")
-    suite, every = suites.read(args.suite), collect.records(path)
+    every = collect.records(path)
     found = current(suite, Collected([x for x in every if x.about.get("finetuned")])).results
     if not found:
         raise ValueError(
-            f"{path} has no run that judged its base, of the suite {suite.name} as it is now: "
-            "--suite names another."
+            f"{path} has no run that judged its base, as those of experiments.finetune do, of the "
+            f"suite {suite.name} as it is now."
         )
     if left := len(every) - len(found):
         print(f"left out: {left} of {len(every)} runs, of other configurations than the suite's")

@@ -44,17 +44,19 @@ def main(args: Args) -> None:
 
 def table(agent: IDQL, env: World, params: list[Params], episodes: int) -> Iterator[str]:
     """A line a guide, as Markdown: successes, or returns where nothing is ever done, and their 95%
-    interval over episodes; or why it does not apply."""
+    interval over episodes; then which does not apply, and why."""
+    notes = []
     yield "| what is done | comes to | 95% interval |"
     yield "|---|---|---|"
     for name, guide in GUIDES.items():
         try:
             policy = replace(agent, guide=guide).policy(False, env.action_dim)
         except ValueError as error:
-            yield f"| {name} | {error} | |"
+            notes.append(f"not {name}: {error}")
             continue
         returns, successes = play.verdict(env, policy, params, episodes)
         told = ",.0f" if successes is None else ".0%"
         each = np.asarray(returns if successes is None else successes, float)[0][:, None]
         low, high = stats.interval_of_mean(each)[:, 0]
         yield f"| {name} | {each.mean():{told}} | {low:{told}} to {high:{told}} |"
+    yield from notes

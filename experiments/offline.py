@@ -228,8 +228,8 @@ def check_rewards(args: Any) -> None:
     for name in ("reward_scale", "reward_shift"):
         if not np.isfinite(value := getattr(args, name, 0.0)):
             raise ValueError(f"--{name.replace('_', '-')} is {value}; it takes a finite number.")
-    if not args.reward_scale:
-        raise ValueError("--reward-scale is 0, which leaves no rewards; it takes another number.")
+    if args.reward_scale <= 0:
+        raise ValueError(f"--reward-scale is {args.reward_scale}; it takes a number above 0.")
 
 
 def check_agent(agent: Any) -> None:

@@ -38,8 +38,8 @@ def world(env: Simulation, args: Any) -> Env:
 def same_task(
     path: Path, facts: Mapping[str, Any], name: str, task: Any, above: bool = False
 ) -> None:
-    """Raise ValueError where a dataset of these facts was made of another task, which stays as it
-    is `above` a base."""
+    """Raise ValueError where a dataset of these facts was made of another task, which is that of a
+    base where it is to be `above` one."""
     made = manifest.first({"task": facts.get("task"), "env": facts.get("env")})
     asked = manifest.first({"task": name, "env": manifest.plain(task)})
     if made == asked:
@@ -48,7 +48,9 @@ def same_task(
     if above:
         plain = manifest.first({"env": manifest.plain(envs.named(name))})
         make = f"{make} --env {name} {manifest.flags(asked['env'], plain['env'])}".rstrip()
-        mend = "Above a base the task stays: give data of it"
+        flags = manifest.flags(made["env"], asked["env"])
+        learn = f"learn on that by {flags}, " if made["task"] == name else ""
+        mend = f"Above a base the task is its own: {learn}or give data of it".replace(": or", ":")
     elif made["task"] == name:
         mend = f"Give {manifest.flags(made['env'], asked['env'])}, or data of this task"
     else:

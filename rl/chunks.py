@@ -33,7 +33,7 @@ def require(agent: Any, ability: str, what: str) -> None:
     if not (hasattr(base, "draw") and hasattr(base, ability)):
         mend = "name such a run with --base, or another agent with --agent"
         if hasattr(base, "base"):
-            mend = "that has a base itself: name this, or go on with that run by --resume"
+            mend = "it was learned above a base itself, which may be named with --base"
         raise ValueError(f"{who} needs {what}, and {type(base).__name__} is none: {mend}.")
     if base.chunks.decay is not None or base.chunks.late:
         which = "late" if base.chunks.late else "decay"
@@ -44,7 +44,7 @@ def require(agent: Any, ability: str, what: str) -> None:
     try:
         base.settled(passes := getattr(agent, "passes", 0))
     except ValueError as error:
-        raise ValueError(f"--agent.passes is {passes}, and of this base {error}") from error
+        raise ValueError(f"--agent.passes is {passes}: for this base {error}") from error
 
 
 def learner(imitator: Any, key: Key, obs: Obs, action: Array, params: Params) -> Any:

@@ -53,7 +53,7 @@ class Diffusion:
         sound(
             self,
             levels=(self.levels > 0, "a count of at least 1"),
-            steps=(0 < self.steps <= self.levels, "a count of at most the levels"),
+            steps=(0 < self.steps <= self.levels, f"a count of at most its levels, {self.levels}"),
             eta=(0 <= self.eta <= 1, "a share in [0, 1]"),
         )
 

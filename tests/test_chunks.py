@@ -176,9 +176,11 @@ def test_actions_are_planned_in_units_of_their_own_and_stay_within_bounds() -> N
 
 def test_what_has_a_base_itself_is_told_of_as_one() -> None:
     for above in (lambda base: DSRL(FQL(base)), lambda base: ReinFlow(ReinFlow(base))):
-        with pytest.raises(ValueError, match="is none: that has a base itself: name this, or go"):
+        with pytest.raises(
+            ValueError, match="is none: it was learned above a base itself, which may"
+        ):
             above(FlowBC())
-    with pytest.raises(ValueError, match="DPPO is none: that has a base itself"):
+    with pytest.raises(ValueError, match="DPPO is none: it was learned above"):
         DPPO(DPPO(DiffusionBC()))
 
 

@@ -67,11 +67,16 @@ def test_above_a_base_data_are_told_how_to_be_made() -> None:
         mine = cli.parse(make_data.Args, ["--env", *words.split()])
         for made in ("panda-peg-insertion", "panda-pick-cube"):
             facts = {"task": made, "env": manifest.plain(envs.make_task(made))}
-            with pytest.raises(ValueError, match="Above a base the task stays") as error:
+            with pytest.raises(ValueError, match="Above a base the task is its own: ") as error:
                 prior.same_task(Path("x.npz"), facts, mine.env_name, mine.env, above=True)
             told = re.search(r"python -m experiments\.make_data (.*) makes them", str(error.value))
             assert told
             assert cli.parse(make_data.Args, told[1].split()).env == mine.env
+            by = re.search(r"its own: learn on that by (.*), or give", str(error.value))
+            assert (by is not None) == (made == mine.env_name)
+            if by:
+                theirs = cli.parse(make_data.Args, ["--env", *words.split(), *by[1].split()])
+                assert theirs.env == envs.make_task(made)
 
 
 def test_data_of_no_task_are_told_how_to_make_some() -> None:

@@ -22,7 +22,6 @@ SMALL = ["--env", "InvertedPendulum-v5", "--num-envs", "16", "--unroll", "32",
 SHORT = [*SMALL, "--steps", "1024", "--evals", "0"]
 REPLAY = [*SMALL[:3], "4", *shlex.split("--no-video --steps 3000 --evals 0 --buffer-size 5000 "
           "--learning-starts 500 --agent.hidden 32 --agent.critic-hidden 32")]  # fmt: skip
-ALL = range(3, 8)
 
 
 def train(out: Path, *words: str) -> None:
@@ -67,7 +66,9 @@ def test_the_saved_policy_plays_as_it_was_judged(
 @pytest.mark.parametrize(
     ("alone", "experiment", "words"),
     [((7,), ppo, SHORT)]
-    + [pytest.param(ALL, *x, marks=pytest.mark.slow) for x in ((ppo, SHORT), (sac, REPLAY))],
+    + [
+        pytest.param(range(3, 8), *x, marks=pytest.mark.slow) for x in ((ppo, SHORT), (sac, REPLAY))
+    ],
 )
 def test_five_seeds_together_are_the_runs_alone_to_the_last_bit(
     alone: Sequence[int], experiment: Any, words: list[str], tmp_path: Path

@@ -184,7 +184,7 @@ def test_an_update_learns_by_new_critics_and_leaves_the_base_to_imitate() -> Non
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda: EXPO(OneStep(FLOW)), "OneStep is none: that has a base itself"),
+        (lambda: EXPO(OneStep(FLOW)), "OneStep is none: it was learned above"),
         (lambda: EXPO(critics=Critics()), "what its base has measured already: leave --agent"),
         (lambda: EXPO(BC()), "EXPO needs a flow or a diffusion, whose .* and BC is none"),
         (lambda: EXPO(DiffusionBC(Chunks(decay=0.1))), "was made with --agent.chunks.decay"),

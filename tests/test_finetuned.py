@@ -53,7 +53,7 @@ def test_runs_that_judged_no_base_are_not_compared(tmp_path: Path) -> None:
         finetuned.main(finetuned.Args(records=path, out=tmp_path / "x.png"))
     for of in ({"task": "panda-reach"}, {"agent": "sac"}, {"identity": "settings of before"}):
         collect.write(path, [replace(run("panda-peg-insertion", "fql", 0, 0.5), **of)])
-        with pytest.raises(ValueError, match="of the suite finetune as it is now: --suite names"):
+        with pytest.raises(ValueError, match="of the suite finetune as it is now"):
             finetuned.main(finetuned.Args(records=path, out=tmp_path / "x.png"))
         path.unlink()
 

@@ -159,7 +159,7 @@ def test_a_shortcut_s_loss_and_what_it_draws_are_the_oracle_s() -> None:
         (lambda: Flow(steps=0), "steps is 0"),
         (
             lambda: Diffusion(levels=5, steps=6),
-            "steps is 6; it takes a count of at most the levels",
+            "steps is 6; it takes a count of at most its levels, 5",
         ),
         (lambda: Diffusion(eta=1.5), "eta is 1.5"),
         (lambda: Shortcut(finest=12), "finest is 12; it takes a power of two"),

@@ -32,7 +32,7 @@ def test_each_guide_is_judged_or_it_is_told_why_not(monkeypatch: pytest.MonkeyPa
     assert first.startswith(f"| a | {np.mean(returns):,.0f} | ")
     low, high = map(float, first.split("|")[3].split(" to "))
     assert low < np.mean(returns) < high
-    assert second.startswith("| b | Doit steers a diffusion's steps; FlowBC has none")
+    assert second.startswith("not b: Doit steers a diffusion's steps; FlowBC has none")
 
 
 def test_what_has_no_guides_is_refused() -> None:

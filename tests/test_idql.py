@@ -102,7 +102,7 @@ def test_it_does_the_best_of_its_plans_by_the_least_slow_critic() -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda: IDQL(OneStep(FLOW)), "OneStep is none: that has a base itself"),
+        (lambda: IDQL(OneStep(FLOW)), "OneStep is none: it was learned above"),
         (lambda: IDQL(critics=Critics()), "what its base has measured already: leave --agent"),
         (lambda: IDQL(BC()), "IDQL needs a flow or a diffusion, among .* and BC is none"),
         (lambda: IDQL(FlowBC(Chunks(late=1))), "was made with --agent.chunks.late"),

@@ -118,7 +118,7 @@ def changed(data: Dataset, **steps: Any) -> Dataset:
         ([], {"action": lambda x: np.repeat(x, 2, 1)}, r"has actions of \(2,\); the task takes"),
         ([], {"obs": lambda x: x[:, :3]}, r"has obs of \(3,\) float32; the task has \(4,\)"),
         (["--reward-scale", "nan"], {}, "--reward-scale is nan; it takes a finite number"),
-        (["--reward-scale", "0"], {}, "--reward-scale is 0, which leaves no rewards"),
+        (["--reward-scale", "0"], {}, "--reward-scale is 0.0; it takes a number above 0"),
         (["--held-out", "1"], {}, "--held-out is 1.0"),
         (["--agent", "ppo"], {}, "PPO cannot learn from data; awac, bc, .* can"),
         (["--n-step", "0"], {}, "--n-step is 0"),

@@ -159,7 +159,7 @@ def test_any_imitator_can_be_taught() -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda: PARL(OneStep(FLOW)), "OneStep is none: that has a base itself"),
+        (lambda: PARL(OneStep(FLOW)), "OneStep is none: it was learned above"),
         (lambda: PARL(critics=Critics()), "what its base has measured already: leave --agent"),
         (lambda: PARL(BC()), "PARL needs a flow or a diffusion, which .* and BC is none"),
         (lambda: PARL(DiffusionBC(Chunks(decay=0.1))), "was made with --agent.chunks.decay"),

@@ -137,7 +137,7 @@ def test_a_diffusion_is_chosen_among_too() -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda: QC(OneStep(FLOW)), "OneStep is none: that has a base itself"),
+        (lambda: QC(OneStep(FLOW)), "OneStep is none: it was learned above"),
         (lambda: QC(critics=Critics()), "what its base has measured already: leave --agent"),
         (lambda: QC(BC()), "QC needs a flow or a diffusion, among .* and BC is none"),
         (lambda: QC(FlowBC(Chunks(late=1))), "was made with --agent.chunks.late"),
