@@ -1,12 +1,12 @@
 """What a sweep will do, and how far it is, on a terminal."""
 
+import heapq
 import io
 import json
 import os
 import statistics
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -60,16 +60,15 @@ class Rates:
 
     def left(self, progress: Progress, jobs: int) -> tuple[float, bool]:
         """Seconds that are left, and whether that is all: runs of unknown speed are not in it."""
-        rest = Counter[Arm]()  # steps
-        for unit in progress.waiting:
-            rest[unit.arm] += unit.steps * len(unit.seeds)
-        for unit in (*progress.running, *progress.elsewhere):
-            share = min(last_row(unit.out).get("step", 0) / unit.steps, 1.0)
-            rest[unit.arm] += round(unit.steps * len(unit.seeds) * (1 - share))
-        took = sum(steps / rate for arm, steps in rest.items() if (rate := self.of(arm)))
-        took += self.start * len(progress.waiting)
-        most = min(jobs, len(progress.waiting) + len(progress.running) + len(progress.elsewhere))
-        return took / max(most, 1), all(map(self.of, rest))
+        begun = [*progress.running, *progress.elsewhere]
+        rest = [(u, 1 - min(last_row(u.out).get("step", 0) / u.steps, 1.0), 0.0) for u in begun]
+        rest += [(unit, 1.0, self.start) for unit in progress.waiting]
+        ends = [0.0] * max(min(jobs, len(rest)), 1)  # of who makes one after another
+        for unit, share, start in rest:
+            if rate := self.of(unit.arm):
+                took = start + share * unit.steps * len(unit.seeds) / rate
+                heapq.heapreplace(ends, ends[0] + took)
+        return max(ends), all(self.of(unit.arm) for unit, *_ in rest)
 
 
 def last_row(out: Path) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Suites: what makes no sense is refused before anything starts, in a sentence that says where."""
 
 import json
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,17 @@ def test_a_run_that_failed_tells_nothing_of_the_speed(tmp_path: Path) -> None:
     rates = Rates(read, [], 0.0)
     Watch(read, rates, 1, []).show(Progress(failed={unit: "diverged"}))
     assert rates.of(unit.arm) == 0
+
+
+def test_what_is_left_takes_as_long_as_who_ends_last(tmp_path: Path) -> None:
+    read = suite.read(written(tmp_path, GOOD + "steps_per_s = 10\n"))
+    units = plan.units(read, {("Hopper-v5", "a"): range(3)}, tmp_path)
+    rates = Rates(read, [], 2.0)  # s to begin, and 10 of each run
+    assert rates.left(Progress(deque(units)), 2) == (24.0, True)
+    units[0].out.mkdir(parents=True)
+    (units[0].out / "metrics.jsonl").write_text('{"step": 50}\n')
+    assert rates.left(Progress(deque(units[1:]), {units[0]: None}), 2) == (17.0, True)
+    assert rates.left(Progress(), 2) == (0.0, True)
 
 
 @pytest.mark.parametrize("name", suite.names())
