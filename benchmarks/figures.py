@@ -98,11 +98,12 @@ def curves(scores: Scores, agents: Sequence[str], wall: bool) -> Figure:
         ax.ticklabel_format(axis="x", style="sci", scilimits=(-2, 4))
     figure.supxlabel("minutes" if wall else "environment steps", fontsize=9)
     figure.supylabel(scores.what, fontsize=9)
-    _legend(figure, axes)
+    legend(figure, axes)
     return figure
 
 
-def _legend(figure: Figure, axes: Sequence[Any]) -> None:
+def legend(figure: Figure, axes: Sequence[Any]) -> None:
+    """One of all panels, above them."""
     named = {}
     for ax in axes:
         named |= dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
@@ -150,7 +151,7 @@ def profiles(scores: Scores) -> Figure:
         axes[0].fill_between(levels, low, high, color=colours(scores)[agent], alpha=0.2, lw=0)
     axes[0].set_xlabel(f"normalised {scores.what} above", fontsize=9)
     axes[0].set_ylabel("share of runs", fontsize=9)
-    _legend(figure, axes)
+    legend(figure, axes)
     return figure
 
 
@@ -200,7 +201,7 @@ def efficiency(scores: Scores, agents: Sequence[str]) -> Figure:
         axes[0].fill_between(steps, low, high, color=colours(scores)[agent], alpha=0.2, lw=0)
     axes[0].set_xlabel("environment steps", fontsize=9)
     axes[0].set_ylabel(f"IQM of normalised {scores.what}", fontsize=9)
-    _legend(figure, axes)
+    legend(figure, axes)
     return figure
 
 
@@ -219,7 +220,7 @@ def runtimes(scores: Scores) -> Figure:
     axes[0].invert_yaxis()
     axes[0].margins(y=0.02)
     axes[0].set_xlabel("minutes", fontsize=9)
-    _legend(figure, axes)
+    legend(figure, axes)
     return figure
 
 

@@ -99,13 +99,13 @@ def table(scores: Scores, level: float) -> list[str]:
 
 
 def figure(scores: Scores) -> Figure:
-    """A panel for each task: what episodes came to against minutes, as far as all seeds were then,
-    their mean and its 95% interval; the base as a line."""
+    """A panel for each task: what episodes came to against minutes, the mean over seeds and its 95%
+    interval, who is done keeping his last; the base as a line."""
     whole, axes = figures.panels(len(scores.tasks), 4.2, 3.2)
     colours = figures.colours(scores)
     for ax, task in zip(axes, scores.tasks, strict=False):
         for agent, runs in runs_of(scores, task):
-            at, curves = figures.aligned(runs, lambda run: run.wall_s)
+            at, curves = figures.aligned(runs, lambda run: run.wall_s, hold=True)
             if not len(at):
                 continue
             low, high = stats.interval_of_mean(curves)
@@ -116,5 +116,5 @@ def figure(scores: Scores) -> Figure:
         ax.set(title=task, xlabel="minutes")
         if scores.ranges[task][1] == 1:
             ax.set_ylim(0, 1)
-        ax.legend(fontsize=8)
+    figures.legend(whole, axes)
     return whole
