@@ -34,6 +34,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.optimised
 def test_it_acts_by_what_a_robot_has_as_an_expert_does_by_what_is() -> None:
     """Nothing stands between sensors and robot here, so that the two are the same."""
     plain = envs.make_task("panda-reach", actions="joints")  # by targets of before as well
