@@ -100,7 +100,7 @@ def table(scores: Scores, level: float) -> list[str]:
 
 def figure(scores: Scores) -> Figure:
     """A panel for each task: what episodes came to against minutes, the mean over seeds and its 95%
-    interval, who is done keeping his last; the base as a line."""
+    interval, a seed that is done keeping its last; the base as a line."""
     whole, axes = figures.panels(len(scores.tasks), 4.2, 3.2)
     colours = figures.colours(scores)
     for ax, task in zip(axes, scores.tasks, strict=False):
