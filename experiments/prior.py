@@ -49,8 +49,8 @@ def same_task(
         plain = manifest.first({"env": manifest.plain(envs.named(name))})
         make = f"{make} --env {name} {manifest.flags(asked['env'], plain['env'])}".rstrip()
         flags = manifest.flags(made["env"], asked["env"])
-        learn = f"learn on that by {flags}, " if made["task"] == name else ""
-        mend = f"Above a base the task is its own: {learn}or give data of it".replace(": or", ":")
+        other = f"learn on that by {flags}, or " if made["task"] == name else ""
+        mend = f"Above a base the task is its own: {other}give data of it"
     elif made["task"] == name:
         mend = f"Give {manifest.flags(made['env'], asked['env'])}, or data of this task"
     else:

@@ -33,8 +33,9 @@ def optimised(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     import jax
 
+    before = jax.config.read("jax_disable_most_optimizations")
     jax.clear_caches()
     jax.config.update("jax_disable_most_optimizations", False)
     yield
-    jax.config.update("jax_disable_most_optimizations", True)
+    jax.config.update("jax_disable_most_optimizations", before)
     jax.clear_caches()

@@ -192,6 +192,33 @@ def bettered(agent: Any) -> tuple[jax.Array, jax.Array]:
     return jax.jit(learn)(KEY)
 
 
+def improved(agent: Any) -> tuple[jax.Array, jax.Array]:
+    """What is done in a bandit by an agent of PPO's kind above a base that imitated a clumsy hand:
+    at first, and after 40 updates."""
+    base = agent.base
+    clumsy = lambda key: -0.2 + 0.4 * jax.random.normal(key, (64, A))  # noqa: E731
+
+    def imitate(state: Any, key: jax.Array) -> tuple[Any, Any]:
+        return base.update(state, paid(clumsy(key)), key)
+
+    def improve(state: Any, key: jax.Array) -> tuple[Any, Any]:
+        plan, _, aux = drawn(agent.planner(), agent.planning(state), key, 128)
+        batch = jax.tree.map(lambda x: x[:, :, 0], paid(plan[:, 0], aux))
+        obs = {"policy": batch.obs["policy"][:, :, None], "critic": batch.obs["critic"]}
+        return agent.update(state, batch._replace(obs=obs, next_obs=obs), key)
+
+    def learn(key: jax.Array) -> tuple[jax.Array, ...]:
+        clone = base.observe(base.init(key, OBS, ACTION), paid(clumsy(key)))
+        clone, _ = jax.lax.scan(imitate, clone, jax.random.split(key, 300))
+        first = agent.init(key, OBS, ACTION, base.deploy(clone))
+        state, _ = jax.lax.scan(improve, first, jax.random.split(key, 40))
+        policy = agent.policy(False, A)
+        return tuple(drawn(policy, agent.deploy(x), key, 256)[0] for x in (first, state))
+
+    first, last = jax.jit(learn)(KEY)
+    return first, last
+
+
 def plans(agent: Any, state: Any, key: jax.Array, count: int = 32) -> Transition:
     """A batch [1, count, ...] of what its planner does, rewarded anyhow."""
     rng = np.random.default_rng(3)

@@ -19,7 +19,7 @@ from rl.generative import Shortcut
 from rl.train import descend
 from tests import planners
 from tests.learners import f64
-from tests.planners import ACTION, KEY, A, plans
+from tests.planners import KEY, A, plans
 from tests.test_reinflow import AGENT, K, N, begun, ends_of, sampled
 
 ONES = jnp.array([1.0, -1.0])
@@ -130,29 +130,9 @@ def test_what_makes_no_sense_is_refused(make: Any, why: str) -> None:
 
 def test_it_does_better_than_its_flow_in_what_is_rewarded() -> None:
     """A bandit, above a flow that imitated a clumsy hand."""
-    clumsy = lambda key: -0.2 + 0.4 * jax.random.normal(key, (64, A))  # noqa: E731
     base, quick = planners.ONCE, Baseline(hidden=(16,), lr=3e-3)
     agent = ReinFlow(base=base, hidden=(16,), baseline=quick, least=0.1, most=0.3, clip=0.1,
                      lr=2e-3, minibatches=4, warm=2)  # fmt: skip
-
-    def imitate(state: Any, key: jax.Array) -> tuple[Any, Any]:
-        return base.update(state, planners.paid(clumsy(key)), key)
-
-    def improve(state: Any, key: jax.Array) -> tuple[Any, Any]:
-        plan, _, aux = planners.drawn(agent.planner(), agent.planning(state), key, 128)
-        batch = planners.paid(plan[:, 0], aux)
-        batch = jax.tree.map(lambda x: x[:, :, 0], batch)
-        obs = {"policy": batch.obs["policy"][:, :, None], "critic": batch.obs["critic"]}
-        return agent.update(state, batch._replace(obs=obs, next_obs=obs), key)
-
-    def learn(key: jax.Array) -> tuple[jax.Array, ...]:
-        flow = base.observe(base.init(key, planners.OBS, ACTION), planners.paid(clumsy(key)))
-        flow, _ = jax.lax.scan(imitate, flow, jax.random.split(key, 300))
-        first = agent.init(key, planners.OBS, ACTION, base.deploy(flow))
-        state, _ = jax.lax.scan(improve, first, jax.random.split(key, 40))
-        policy = agent.policy(False, A)
-        return tuple(planners.drawn(policy, agent.deploy(x), key, 256)[0] for x in (first, state))
-
-    theirs, mine = jax.jit(learn)(KEY)
+    theirs, mine = planners.improved(agent)
     assert planners.reward(theirs).mean() < -0.5
     assert planners.reward(mine).mean() > -0.1
