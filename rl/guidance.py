@@ -159,7 +159,7 @@ class Doit:
     temperature: float = 0.5  # in stds of what they are worth
     strength: float = 0.5  # of what moves the noise that is predicted
     eta: float = 0.5  # noise of drawing
-    last: int = 10  # steps that are steered, the very last, which adds no noise, not counted
+    last: float = 0.5  # share of the steps that is steered; of noise alone little can be foreseen
 
     def __post_init__(self) -> None:
         sound(
@@ -168,7 +168,7 @@ class Doit:
             proposals=(self.proposals > 0 and self.proposals % 2 == 0, "an even count above 0"),
             temperature=(self.temperature > 0, "a number above 0"),
             eta=(0 < self.eta <= 1, "a share in (0, 1]"),
-            last=(self.last > 0, "a count of at least 1"),
+            last=(0 < self.last <= 1, "a share in (0, 1]"),
         )
 
     def require(self, base: Any, passes: int) -> None:
@@ -187,6 +187,7 @@ class Doit:
     def guided(self, base: Any, passes: int, worth: Worth) -> Draw:
         steps = passes or base.diffusion.steps
         diffusion = replace(base.diffusion, eta=self.eta, steps=steps)
+        most = max(1, round(self.last * steps))  # beside the very last, which adds no noise
 
         def walk(params: Any, noise: Array, seen: Array, key: Key, bounds: Bounds) -> Array:
             field = lambda x, level: base.field(params["net"], x, seen, level)  # noqa: E731
@@ -197,7 +198,7 @@ class Doit:
             def move(x: Array, now: tuple[Array, Array, Array, Key]) -> tuple[Array, None]:
                 left, level, to, key = now
                 draw_key, key = jax.random.split(key)
-                mean, std = step(x, level, to, draw_key, (left <= self.last) & (left > 0))
+                mean, std = step(x, level, to, draw_key, (left <= most) & (left > 0))
                 return mean + std * jax.random.normal(key, x.shape), None
 
             each = jnp.arange(steps)[::-1], *diffusion.stairs(), jax.random.split(key, steps)

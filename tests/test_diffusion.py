@@ -191,8 +191,8 @@ class Curved(DiffusionBC):
         return curved(x)
 
 
-@pytest.mark.parametrize("last", [1, 2, 9])
-def test_the_last_steps_but_one_are_steered(last: int) -> None:
+@pytest.mark.parametrize(("last", "steps"), [(0.01, 1), (0.4, 2), (0.6, 3), (1.0, 4)])
+def test_the_last_steps_but_one_are_steered(last: float, steps: int) -> None:
     """Those before them are a plain walk's, as is the very last."""
     base = Curved(Chunks(horizon=3, execute=3), diffusion=replace(WIDE, steps=10, eta=1.0))
     guide, ends = Doit(count=1, proposals=6, eta=WIDE.eta, last=last), (-0.7, 0.8)
@@ -215,6 +215,6 @@ def test_the_last_steps_but_one_are_steered(last: int) -> None:
             x = mean + std * fresh[0]
         return x
 
-    every = {1: go(3), 2: go(2, 3), 3: go(1, 2, 3), 9: go(0, 1, 2, 3)}
-    wrong = {f"the last {n}": x for n, x in every.items() if n != last}
-    told_apart(ours, every[last], wrong | {"none": go(), "the step before": go(2)})
+    every = {1: go(3), 2: go(2, 3), 3: go(1, 2, 3), 4: go(0, 1, 2, 3)}
+    wrong = {f"the last {n}": x for n, x in every.items() if n != steps}
+    told_apart(ours, every[steps], wrong | {"none": go(), "the step before": go(2)})
