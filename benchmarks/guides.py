@@ -18,7 +18,7 @@ from rl.guidance import Best, Cdsa, Doit
 from rl.types import Params
 
 GUIDES = {
-    "the first plan": Best(1), "the best of 8": Best(8), "of 4 steered ones (DOIT)": Doit(),
+    "the first plan": Best(1), "the best of 8": Best(8), "one that is steered (DOIT)": Doit(),
     "of 8, moved to data (CDSA)": Cdsa(),
 }  # fmt: skip
 

@@ -147,15 +147,15 @@ class Cdsa:
 
 @dataclass(frozen=True)
 class Doit:
-    """A diffusion steered on its way, so that what is worth more is likelier, and the best of some
-    plans of it: a Doob h-transform that no one learns (DOIT: Zhu et al. 2026, arXiv:2602.16198).
+    """A diffusion steered on its way, so that what is worth more is likelier: a Doob h-transform
+    that no one learns (DOIT: Zhu et al. 2026, arXiv:2602.16198); of some such plans the best.
 
     As in the authors' code what proposals are worth is measured by its std over these, and the
     noise that is predicted moves against the slope of log h.
     """
 
-    count: int = 4  # plans that are drawn
-    proposals: int = 8  # of each step, half of them opposite to the others
+    count: int = 1  # plans that are drawn; the best of more is one that critics err about
+    proposals: int = 32  # of each step, half of them opposite to the others
     temperature: float = 0.5  # in stds of what they are worth
     strength: float = 0.5  # of what moves the noise that is predicted
     eta: float = 0.5  # noise of drawing

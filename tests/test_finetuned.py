@@ -23,7 +23,7 @@ def run(task: str, agent: str, seed: int, success: float, base: float = 0.5) -> 
 
 
 def test_a_row_tells_the_change_over_the_base_and_how_sure_it_is(tmp_path: Path) -> None:
-    ends = {"fql": (0.9, 0.8, 0.7), "dsrl": (0.4, 0.4, 0.4)}
+    ends = {"fql": (0.9, 0.8, 0.7), "dsrl": (0.4, 0.4, 0.4), "qc": (0.6,)}
     found = [
         run("panda-peg-insertion", agent, i, x)
         for agent, xs in ends.items()
@@ -33,6 +33,7 @@ def test_a_row_tells_the_change_over_the_base_and_how_sure_it_is(tmp_path: Path)
     lines = {line.split(" | ")[1]: line for line in finetuned.table(scores, 0.7)[2:]}
     assert lines["fql"].endswith("| 2 | 1.7 | 50 | 80 | +30 [+20, +40] |")
     assert lines["dsrl"].endswith("| 2 | - | 50 | 40 | -10 [-10, -10] |")
+    assert lines["qc"].endswith("| 2 | - | 50 | 60 | +10 (one seed) |")
     ax = finetuned.figure(scores).axes[0]
     ends_drawn = {line.get_label(): np.asarray(line.get_ydata())[-1] for line in ax.lines}
     assert ends_drawn["fql"] == pytest.approx(0.8)
