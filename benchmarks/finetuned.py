@@ -91,7 +91,7 @@ def table(scores: Scores, level: float) -> list[str]:
             more, least, most = (f"{x:+,.0f}" for x in change)
             when = np.median([reached(run, level) for run in runs]) if unit == 100 else np.inf
             until = f"{when:.1f}" if when < np.inf else "-"
-            sure = f"[{least}, {most}]" if len(runs) > 1 else "(one seed)"
+            sure = f"[{least}, {most}]" if len(ends) > 1 else "(one seed)"
             lines.append(
                 f"| {task} | {agent} | {runs[0].steps[-1]:,} | {minutes:.0f} | {until} "
                 f"| {before:,.0f} | {after:,.0f} | {more} {sure} |"
