@@ -180,7 +180,7 @@ class Doit:
             )
         if (passes or base.diffusion.steps) < 2:
             raise ValueError(
-                "Doit steers all steps of a diffusion but the last, and there is no other: give "
+                "Doit never steers a diffusion's last step, and there is no other: give "
                 "--agent.passes of at least 2, or agent.guide:best."
             )
 

@@ -181,11 +181,12 @@ def test_of_several_plans_the_best_is_done(guide: Any) -> None:
         (lambda: Best(0), "Best's count is 0; it takes a count of at least 1"),
         (lambda: Doit(proposals=5), "Doit's proposals is 5; it takes an even count above 0"),
         (lambda: Doit(eta=0.0), r"Doit's eta is 0.0; it takes a share in \(0, 1\]"),
+        (lambda: Doit(last=10), r"Doit's last is 10; it takes a share in \(0, 1\]"),
         (lambda: Cdsa(blur=0.0), "Cdsa's blur is 0.0; it takes a number above 0"),
         (lambda: IDQL(FlowBC(), guide=Doit()), "steers a diffusion's steps; FlowBC has none"),
         (
             lambda: IDQL(DiffusionBC(), passes=1, guide=Doit()),
-            "all steps of a diffusion but the last, and there is no other",
+            "never steers a diffusion's last step, and there is no other",
         ),
         (lambda: Cdsa().require(BC(), 0), "how dense data are, which BC can't say"),
     ],
