@@ -98,7 +98,18 @@ class Baseline:
     def observe(self, value: Value, batch: Transition, judged: Judged) -> Value:
         """With a batch counted, once it is learned from."""
         obs = norm.update(value.obs, views(batch.obs).critic)
-        return value._replace(obs=obs, returns=norm.update(value.returns, judged.returns))
+        returns = norm.update(value.returns, judged.returns)
+        net = value.net._replace(params=self.rescaled(value.net.params, value.returns, returns))
+        return Value(net, obs, returns)
+
+    def rescaled(self, params: Params, before: norm.Stats, now: norm.Stats) -> Params:
+        """`params` that mean in units of now what they meant before (PopArt: van Hasselt et al.
+        2016, arXiv:1602.07714, prop. 1): values that grow with their unit run away."""
+        ratio, shift = jnp.sqrt(before.var / now.var), before.mean - now.mean
+        last = f"Dense_{len(self.hidden)}"
+        kernel, bias = (params["params"][last][x] for x in ("kernel", "bias"))
+        layer = {"kernel": ratio * kernel, "bias": ratio * bias + shift / jnp.sqrt(now.var)}
+        return {"params": params["params"] | {last: layer}}
 
 
 def normalised(advantage: Array) -> Array:

@@ -137,6 +137,53 @@ def walked(rng: np.random.Generator, at: np.ndarray, ticks: int, p: float) -> An
     return at, Transition(*map(jnp.asarray, parts))
 
 
+def taught(learner: Baseline) -> Any:
+    """All that a batch teaches."""
+
+    @jax.jit
+    def update(value: Any, batch: Transition, key: jax.Array) -> Any:
+        judged = learner.judge(value, batch)
+        sample = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (judged.known, judged.target))
+        after, told = baseline.epochs(lambda v, s: learner.step(v, *s), value, sample, key, 4, 8)
+        return learner.observe(after, batch, judged), told
+
+    return update
+
+
+def meant(learner: Baseline, value: Any, known: Any) -> Any:
+    """Values in units of rewards."""
+    std = jnp.sqrt(value.returns.var)
+    return value.returns.mean + std * learner.scaled(value.net.params, known)
+
+
+def test_a_batch_that_is_counted_changes_no_value() -> None:
+    """Of the same sight, however far its returns lie from all before."""
+    learner = Baseline(hidden=(8, 8))
+    value = learner.init(KEY, OBS[0])
+    value = value._replace(returns=norm.Stats(jnp.float32(50), jnp.float32(-2), jnp.float32(9)))
+    more = learner.judge(value, STEPS)._replace(returns=300 + 40 * drawn(9, B))
+    after = learner.observe(value, STEPS, more)
+    before = meant(learner, value, OBS)
+    np.testing.assert_allclose(meant(learner, after, OBS), before, atol=1e-4)
+    assert np.abs(meant(learner, value._replace(returns=after.returns), OBS) - before).max() > 100
+
+
+def test_values_of_what_never_ends_do_not_run_away() -> None:
+    """Where all that is earned is much alike and a time limit is the one end, a return is a hundred
+    times what its spread begins with."""
+    learner, rng = Baseline(hidden=(32,)), np.random.default_rng(0)
+    value, update, told = learner.init(KEY, jnp.zeros(SIZE)), taught(learner), []
+    for i in range(150):
+        obs, after = (jnp.asarray(rng.normal(size=(16, 32, SIZE)), jnp.float32) for _ in range(2))
+        reward = 1 + 0.3 * obs[..., 0]
+        none = jnp.zeros(reward.shape, bool)
+        batch = Transition(obs, obs[..., :2], reward, none, none, after)
+        value, _ = update(value, batch, jax.random.fold_in(KEY, i))
+        told.append(float(meant(learner, value, norm.normalise(value.obs, obs)).mean()))
+    assert max(told) < 110, told
+    assert told[-1] > 80, told
+
+
 def test_a_baseline_learns_what_states_of_a_chain_are_worth() -> None:
     """In units of tens, of cut episodes too, to a tenth of what they differ by."""
     gamma, p = 0.95, 0.6
@@ -151,18 +198,10 @@ def test_a_baseline_learns_what_states_of_a_chain_are_worth() -> None:
     learner = Baseline(hidden=(32,), lr=3e-3, gamma=gamma, lam=0.9)
     value, rng = learner.init(KEY, jnp.zeros(CHAIN)), np.random.default_rng(0)
 
-    @jax.jit
-    def update(value: Any, batch: Transition, key: jax.Array) -> Any:
-        judged = learner.judge(value, batch)
-        sample = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (judged.known, judged.target))
-        after, told = baseline.epochs(lambda v, s: learner.step(v, *s), value, sample, key, 4, 8)
-        return learner.observe(after, batch, judged), told
-
-    at = rng.integers(1, CHAIN + 1, 64)
+    update, at = taught(learner), rng.integers(1, CHAIN + 1, 64)
     for i in range(60):
         at, batch = walked(rng, at, 32, p)
         value, _ = update(value, batch, jax.random.fold_in(KEY, i))
-    known = norm.normalise(value.obs, jnp.eye(CHAIN))
-    got = value.returns.mean + jnp.sqrt(value.returns.var) * learner.scaled(value.net.params, known)
+    got = meant(learner, value, norm.normalise(value.obs, jnp.eye(CHAIN)))
     assert np.abs(got - worth).max() < 0.1 * np.ptp(worth), (got, worth)
     assert np.abs(cut - worth).max() > 0.2 * np.ptp(worth)
