@@ -169,7 +169,8 @@ def curve(page: Page, tasks: dict[str, list[Result]]) -> str:
         parts = [f"![Return, or share of successes, against steps]({page.name}.png)", said]
     if suite:
         records = f"benchmarks/results/{suite}.jsonl"
-        parts[-1] += f" What measures it, with the settings of [{suite}.toml]({LINK}/{suite}.toml):"
+        settings = f"the settings of [{suite}.toml]({LINK}/{suite}.toml)"
+        parts[-1] += f" What measures it, with {settings}, not all of them the defaults:"
         lines = [f"run {suite} --only {arm}", f"report {suite} --records {records}", "docs"]
         parts.append("\n".join(["```", *(f"python -m benchmarks {x}" for x in lines), "```"]))
     else:

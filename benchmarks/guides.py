@@ -52,7 +52,7 @@ def table(agent: IDQL, env: World, params: list[Params], episodes: int) -> Itera
         try:
             policy = replace(agent, guide=guide).policy(False, env.action_dim)
         except ValueError as error:
-            notes.append(f"not {name}: {error}")
+            notes.append(f"not {name}: {str(error).partition(':')[0]}.")  # what mends it is above
             continue
         returns, successes = play.verdict(env, policy, params, episodes)
         told = ",.0f" if successes is None else ".0%"

@@ -114,3 +114,13 @@ def _is(value: Any, hint: Any) -> bool:
     except TypeCheckError:
         return False
     return True
+
+
+def same_actions(whose: str, theirs: Any, env: Any) -> None:
+    """Raise ValueError where the same action would move this robot otherwise than theirs."""
+    then, now = (getattr(x.task, "action_scale", None) for x in (theirs, env))
+    if then != now:
+        raise ValueError(
+            f"{whose} acts with --env.action-scale {then}, and this task has {now}: its actions "
+            "would move other ways. Give both the same."
+        )

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from envs import World
+from envs import World, checks
 from envs.simulation import Simulation
 from experiments import cli, play
 from rl import residual, runs
@@ -57,7 +57,7 @@ def base(args: Any, env: World) -> Base:
     """The parameters of `--base`; ValueError unless it fits the task, or on a resume is another."""
     run = args.base
     if run is None:
-        raise ValueError("There is nothing to build upon: name a run with --base.")
+        raise ValueError(f"{cli.NO_BASE}.")
     try:
         theirs, _, found = play.load_all(run, most=1)
     except ValueError as error:
@@ -75,7 +75,7 @@ def base(args: Any, env: World) -> Base:
 
 def require_fit(run: Path, theirs: World, env: World, agent: Any, params: Params) -> None:
     """Raise ValueError where a run's policy sees, does or is asked at other times than is to be."""
-    cli.same_actions(f"--base {run}", theirs, env)
+    checks.same_actions(f"--base {run}", theirs, env)
     then = interface(theirs, agent, params)
     key = jax.random.key(0)
     fresh = jax.eval_shape(lambda: agent.deploy(agent.init(key, blank(env), action(env))))

@@ -14,11 +14,12 @@ import tyro
 
 import agents
 import envs
-from envs import World, render
+from envs import render
 from envs.checks import known
 from rl import manifest, runs
 from rl.checkpoint import SEAL
 
+NO_BASE = "There is nothing to build upon: name a run with --base"
 CHOICE = re.compile(r"(\w+)[\w.]*:[\w-]+")  # which kind a field is of: agent.guide:doit
 
 
@@ -68,6 +69,8 @@ def parse(args_type: Any, args: list[str], begun: Mapping[str, Any] | None = Non
         default = _above(begun, made, defaults.agent) | {"base": Path(made["--base"])}
         if any(word.startswith(("--agent.base.", "agent.base.")) for word in rest):
             raise ValueError("What is under --agent.base is as --base has it: leave it out.")
+    elif "base" in hints and "--env" not in made and (odd := _not_of(defaults.env, rest)):
+        raise ValueError(f"{NO_BASE}, of whose task {odd} is then a flag.")
     if "--env" in made and not ("--base" in made and made["--env"] == default["env_name"]):
         default |= {"env": envs.named(made["--env"]), "env_name": made["--env"]}
     elif "env" not in default:
@@ -107,6 +110,14 @@ def _named(args: list[str], flags: Collection[str]) -> tuple[dict[str, str], lis
             kind = "name" if flag in ("--env", "--agent") else "run"
             raise ValueError(f"{flag} takes a {kind}.")
     return made, rest
+
+
+def _not_of(env: Any, words: list[str]) -> str:
+    """The first flag of an environment that `env` has not, "" if there is none."""
+    flags = [word.partition("=")[0] for word in words if word.startswith("--env.")]
+    own = {f.name.replace("_", "-") for f in fields(env)}
+    name = lambda flag: flag.split(".")[1].removeprefix("no-")  # noqa: E731
+    return next((flag for flag in flags if name(flag).replace("_", "-") not in own), "")
 
 
 def ordered(words: list[str], fields: Collection[str]) -> list[str]:
@@ -220,16 +231,6 @@ def _begun(args_type: Any, resume: Path) -> Any:
             "resume it with the commit in its manifest."
         )
     return replace(args, out=run, resume=resume)
-
-
-def same_actions(whose: str, theirs: World, env: World) -> None:
-    """Raise ValueError where the same action would move this robot otherwise than theirs."""
-    then, now = (getattr(x.task, "action_scale", None) for x in (theirs, env))
-    if then != now:
-        raise ValueError(
-            f"{whose} acts with --env.action-scale {then}, and this task has {now}: its actions "
-            "would move other ways. Give both the same."
-        )
 
 
 def at_least(least: int, args: Any, *names: str) -> None:

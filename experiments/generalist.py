@@ -20,6 +20,7 @@ import tyro
 
 import envs
 from agents.dagger import DAgger
+from envs import checks
 from envs.locomotion.joystick import Joystick
 from envs.locomotion.legged import ROBOTS
 from envs.simulation import Simulation
@@ -195,7 +196,7 @@ def lessons_of(args: Args, env: Simulation) -> list[Lesson]:
         if not found and (then := manifest.plain(task)) != (now := manifest.plain(args.env)):
             what = manifest.difference("env", then, now)
             raise ValueError(f"The first teacher, {run}, has {what}: give --env as it had it.")
-        cli.same_actions(f"The teacher {run}", theirs, env)
+        checks.same_actions(f"The teacher {run}", theirs, env)
         world = envs.simulate(task, args.physics, threads=args.threads) if found else env
         found.append(Lesson(name, world, unaware(policy), params))
     shapes = [jax.eval_shape(x.env.reset, jax.random.key(0)).obs["policy"].shape for x in found]

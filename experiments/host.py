@@ -157,8 +157,8 @@ def learn(args: Args, env: envs.World, course: Course, log: record.Record) -> No
             if done * args.evals // phases > (done - 1) * args.evals // phases:
                 evaluate(step, run.learner)
             if saver.due or stop.asked or done == phases:
+                deployer.write(log, params, run.worlds)  # first: who is killed goes on from below
                 saver.save(step, run)
-                deployer.write(log, params, run.worlds)
                 log.spent("save")
     log.update(status=stop.asked or "done")
 

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from agents.ppo import PPO
+from envs import checks
 from envs.simulation import Simulation
 from experiments import cli, host, play
 from experiments.host import Course, Plan, Run
@@ -117,7 +118,7 @@ def actor_of(args: Args, env: Simulation) -> Params | None:
             f"--start-from {args.start_from} has another network than is asked for: {why}. Give a "
             "run of PPO with the same observations and actions, and the same --agent.hidden."
         )
-    cli.same_actions(f"--start-from {args.start_from}", theirs, env)
+    checks.same_actions(f"--start-from {args.start_from}", theirs, env)
     return params
 
 

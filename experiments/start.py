@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 import envs
-from envs import World
+from envs import World, checks
 from experiments import cli, host
 from rl import manifest, runs
 from rl.checkpoint import Checkpoints, fingerprint, named
@@ -77,7 +77,7 @@ def learned(args: Args, path: Path, env: World) -> PyTree:
         raise ValueError(f"{run} has no seed {missing[0]}; it has {seeds}: --seed and --seeds.")
     task = manifest.made(envs.named(facts["env"]), config["env"])
     their_env = envs.world(task, "native")
-    cli.same_actions(str(run), their_env, env)
+    checks.same_actions(str(run), their_env, env)
     for name in ("reward_scale", "reward_shift"):
         then, now = config.get(name, getattr(args, name)), getattr(args, name)
         if then != now:

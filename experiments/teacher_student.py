@@ -20,6 +20,7 @@ import tyro
 
 import envs
 from agents.dagger import DAgger
+from envs import checks
 from envs.simulation import Simulation
 from experiments import cli, host, play
 from experiments.host import Course, Plan, Run
@@ -133,7 +134,7 @@ def teacher_of(args: Args, env: Simulation) -> Teacher:
             f"The teacher {args.teacher} was told {knows} numbers, and this task has {told} to "
             "tell: give both one task with the same --env.randomised, .ranges and .measured."
         )
-    cli.same_actions(f"The teacher {args.teacher}", theirs, env)
+    checks.same_actions(f"The teacher {args.teacher}", theirs, env)
     return policy, params
 
 

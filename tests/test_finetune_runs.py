@@ -223,6 +223,8 @@ def test_nothing_to_build_upon_is_told_of(flow: Path) -> None:
     for module in (finetune, finetune_ppo):
         with pytest.raises(ValueError, match="name a run with --base"):
             module.main(cli.parse(module.Args, ["--no-video"]))
+        with pytest.raises(ValueError, match=r"--base, of whose task --env.rewards is then a flag"):
+            cli.parse(module.Args, ["--agent", "dppo", "--env.rewards", "dense"])
     with pytest.raises(ValueError, match=r"under --agent\.base is as --base has it"):
         run("fql", flow, "--agent.base.lr", "1")
 
@@ -239,12 +241,10 @@ def test_values_that_explode_stop_a_run_whose_base_stays(flow: Path, tmp_path: P
 
 def test_a_flow_is_learned_from_data_and_from_nothing_else(data: Path, tmp_path: Path) -> None:
     """Its authors' way, at a small size."""
-    out = tmp_path / "run"
-    small = [w for w in SMALL if w not in ("--agent.hidden", "32")]
-    words = [*small, "--data", str(data), "--out", str(out), "--evals", "0", "--steps", "300",
-             "--agent.critics.hidden", "16", "agent.base.net:dense",
-             "--agent.base.net.hidden", "16"]  # fmt: skip
-    fql.main(cli.parse(fql.Args, words))
+    out, small = tmp_path / "run", [w for w in SMALL if w not in ("--agent.hidden", "32")]
+    words = [*small, "--data", str(data), "--out", str(out), "--evals", "0", "--steps", "300"]
+    net = "agent.base.net:dense", "--agent.base.net.hidden", "16"
+    fql.main(cli.parse(fql.Args, [*words, "--agent.critics.hidden", "16", *net]))
     assert np.isfinite(play.judge(*play.load(out), 2)).all()
     with pytest.raises(ValueError, match="FQL cannot learn from data"):
         offline.main(cli.parse(offline.Args, [*small, "--agent", "fql", "--data", str(data)]))

@@ -14,6 +14,7 @@ from experiments import cli, off_policy, play, prior, sac
 from rl import artefact, manifest, runs
 from rl.bridge import wire
 from rl.data import npz
+from rl.saver import Saver
 from tests.fixtures.make import HERE, TASK
 
 RUNS = sorted(HERE.glob("run-*"))
@@ -53,6 +54,28 @@ def test_a_run_is_resumed_and_reported(tmp_path: Path, monkeypatch: pytest.Monke
     assert again["resumed"][-1]["step"] == first
     before = [row["step"] for row in runs.read_metrics(RUNS[-1])]
     assert [row["step"] for row in runs.read_metrics(run)] == before
+
+
+def test_a_checkpoint_has_its_artefact_from_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a run which is killed after the last of them, and resumed, has one, too."""
+    run, saved, steps = tmp_path / "run", Saver.save, []
+    shutil.copytree(RUNS[-1], run)
+    (made,) = run.glob("artefact-*.zip")
+
+    made.unlink()
+
+    def save(self: Saver, step: int, state: Any) -> None:
+        artefact.read(made)
+        steps.append(step)
+        saved(self, step, state)
+
+    monkeypatch.setattr(Saver, "save", save)
+    monkeypatch.setattr("sys.argv", ["experiments/sac.py"])
+    first = min(int(path.name) for path in (run / "checkpoints").iterdir())
+    sac.main(cli.parse(sac.Args, ["--resume", str(run / "checkpoints" / str(first))]))
+    assert steps == [600]
 
 
 def test_a_run_of_a_newer_version_is_refused(tmp_path: Path) -> None:
