@@ -40,6 +40,7 @@ class Args:
 
     run: tyro.conf.Positional[Path]
     episodes: int = 100
+    rate: float | None = None  # ticks of the wire a second; None: the policy's
     name: str = "bridge/lockstep"
     results: Path = ROOT / "benchmarks" / "results" / "bridge.jsonl"
 
@@ -57,8 +58,9 @@ def main(args: Args) -> None:
     env = envs.simulate(task, "native")
     inside = lived(env, policy, params, jax.random.key(play.EVAL_SEED), args.episodes)
     seed = runs.read_manifest(args.run)["seeds"][0]
-    outside = driven(task, env, artefact_of(args.run, seed), inside)
+    outside = driven(task, env, artefact_of(args.run, seed), inside, args.rate)
     facts: dict[str, Any] = {"episodes": args.episodes, "inside": summary(inside)}
+    facts |= {"rate": args.rate or 1 / env.control_dt}
     facts |= {"bridge": summary(outside), "env": f"{task.robot}-joystick-{task.ground}"}
     facts["difference"] = {
         name: facts["bridge"][name] / x - 1 for name, x in facts["inside"].items() if x
@@ -106,17 +108,20 @@ def states(model: mujoco.MjModel, rows: np.ndarray) -> tuple[np.ndarray, np.ndar
     return qpos, qvel
 
 
-def driven(task: Joystick, env: Simulation, path: Path, inside: Any) -> Any:
+def driven(
+    task: Joystick, env: Simulation, path: Path, inside: Any, rate: float | None = None
+) -> Any:
     """The same through the bridge: rewards and errors [T, E] of what its log says happened."""
-    log = bridged(env, path, inside["qpos"], inside["qvel"], inside["command"])
+    log = bridged(env, path, inside["qpos"], inside["qvel"], inside["command"], rate)
     return judged(task, env, log, len(inside["qpos"]))
 
 
 def bridged(
-    env: Simulation, path: Path, qpos: np.ndarray, qvel: np.ndarray, command: np.ndarray
-) -> dict[str, np.ndarray]:
+    env: Simulation, path: Path, qpos: np.ndarray, qvel: np.ndarray, command: np.ndarray,
+    rate: float | None = None,
+) -> dict[str, np.ndarray]:  # fmt: skip
     """The log of an artefact and a simulated robot: episodes begun at [E, ...] one after another,
-    under commands [T, E, C]."""
+    under commands [T, E, C], over a wire of so many ticks a second."""
     dt, hz = env.control_dt, 1 / float(env.task.model().opt.timestep)
     with tempfile.TemporaryDirectory() as folder:
         starts, script, log = (Path(folder) / name for name in ("s.npz", "c.csv", "log.npz"))
@@ -124,7 +129,8 @@ def bridged(
         asked = command.swapaxes(0, 1).reshape(len(qpos) * env.horizon, -1)
         times = dt * np.arange(len(asked))
         np.savetxt(script, np.column_stack([times, asked]), "%.9g", ",")
-        more = "--starts", str(starts), "--hz", str(hz)
+        more = ["--starts", str(starts), "--hz", str(hz)]
+        more += ["--rate", str(rate)] if rate else []
         together(path, script, log, Drive(path, seconds=env.horizon * dt), *more)
         return dict(np.load(log))
 

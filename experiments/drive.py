@@ -7,6 +7,7 @@ and a plot of what was asked for and what came of it, contacts and torques.  A w
 an arm its task from one start after another.
 """
 
+import contextlib
 import errno
 import os
 import signal
@@ -29,8 +30,8 @@ from experiments import cli, drive_arm, drive_walker, play
 from experiments.deploy import artefact_of
 from rl import artefact, runs
 from rl.artefact import Artefact
-from rl.bridge import runner
-from rl.bridge.simulator import STARVED
+from rl.bridge import commands
+from rl.bridge.simd import STARVED
 
 WAIT = 60.0  # s for a policy to be ready, on a machine that has much else to do
 LONGEST = 24 * 3600.0  # s, whose log fits in memory
@@ -65,7 +66,7 @@ def main(args: Args) -> None:
     if not found.spec.control_dt <= args.seconds <= LONGEST:
         raise ValueError(f"--seconds is {args.seconds:g}; it takes at least a step, at most a day.")
     if args.script:  # whose faults are better told before it drives, as those of meshes are
-        runner.script(found.spec, args.script)
+        commands.script(found.spec, args.script)
     if args.video and args.meshes:
         play.looks(envs.make_task(found.spec.name), args.meshes)
     out = args.out or path.parent
@@ -193,7 +194,10 @@ def together(path: Path, script: Path, log: Path, args: Args, *more: str) -> boo
     except subprocess.TimeoutExpired:  # but not one that never came
         code, end = 1, 1
     finally:
-        for process in begun:
+        for process in reversed(begun):
+            process.terminate()  # it ends its own processes
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(WAIT)
             process.kill()
             process.wait()
     if end not in (0, STARVED):

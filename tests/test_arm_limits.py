@@ -15,10 +15,13 @@ import envs
 from envs.manipulation.expert import Expert
 from envs.revealed import WORLD, Revealed
 from rl import export, rollout
-from rl.bridge.limiter import HOLD, RUN, Limiter, Limits
+from rl.bridge import states
+from rl.bridge.limiter import Limiter
+from rl.bridge.limits import Limits
 from rl.motion import motion
 from rl.policy import uniform
 from rl.spec import Spec
+from tests.rig import Rig
 
 DT, TICKS = 0.02, 4_000
 FAR = 350  # ticks from one end of a joint's range to the other, and more
@@ -51,7 +54,7 @@ def of(field: str) -> np.ndarray:
 
 def told(angles: np.ndarray, speeds: Any = 0.0) -> dict[str, np.ndarray]:
     speeds = np.broadcast_to(speeds, angles.shape)
-    found = {}
+    found = {sensor.name: np.zeros(sensor.size) for sensor in panda().sensors}
     for motor, angle, speed in zip(panda().actuators, angles, speeds, strict=True):
         found |= {motor.position: np.array([angle]), motor.velocity: np.array([speed])}
     return found
@@ -59,8 +62,8 @@ def told(angles: np.ndarray, speeds: Any = 0.0) -> dict[str, np.ndarray]:
 
 def driven(limits: Limits, seed: int, follow: float) -> dict[str, np.ndarray]:
     """Targets [T, 8] of spells of extreme wishes, of joints that go a share of what is left."""
-    rng, limiter = np.random.default_rng(seed), Limiter(panda(), limits)
-    at, wish, rows, modes, angles = limiter.targets.copy(), of("rest"), [], [], []
+    rng, limiter = np.random.default_rng(seed), Limiter(panda(), limits, 1)
+    at, wish, rows, angles = limiter.targets.copy(), of("rest"), [], []
     for t in range(TICKS):
         if t < 2 * FAR:
             wish = of("high") if t < FAR else of("low")
@@ -73,11 +76,11 @@ def driven(limits: Limits, seed: int, follow: float) -> dict[str, np.ndarray]:
                 else rng.normal(0, 1e6, 8)
             )  # fmt: skip
         angles.append(at.copy())
-        limiter.tick(t, wish, told(at), 0.0, np.zeros(0))
+        made = limiter.tick(wish, at, np.zeros(8))
         at = at + follow * (limiter.targets - at)
-        rows.append(limiter.targets.copy())
-        modes.append(limiter.mode)
-    return {"targets": np.array(rows), "run": np.array(modes) == RUN, "at": np.array(angles)}
+        rows.append((made.targets, made.kp))
+    targets, kp = map(np.array, zip(*rows, strict=True))
+    return {"targets": targets, "kp": kp, "at": np.array(angles)}
 
 
 def test_the_limits_are_frankas() -> None:
@@ -93,7 +96,7 @@ def test_the_limits_are_frankas() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_targets_keep_speed_acceleration_range_and_torque_rate(seed: int) -> None:
     made = driven(Limits(), seed, follow=1.0)
-    assert made["run"].all()
+    assert (made["kp"] == of("kp")).all()
     targets = made["targets"]
     assert ((targets >= of("low")) & (targets <= of("high"))).all()
     speed = np.diff(targets, axis=0)[:, :7] / DT
@@ -115,26 +118,35 @@ def test_targets_keep_speed_acceleration_range_and_torque_rate(seed: int) -> Non
 def test_torque_comes_before_gentleness(seed: int) -> None:
     """Of joints that lag behind or are held fast."""
     made = driven(Limits(), seed, follow=0.02)
-    run, ahead = made["run"], made["targets"] - made["at"]
-    assert run.mean() > 0.9
-    assert (np.abs(ahead[run] * of("kp")) <= of("torque") + 1e-6).all()
+    ahead = made["targets"] - made["at"]
+    assert (made["kp"] == of("kp")).mean() > 0.9
+    assert (np.abs(ahead * made["kp"]) <= of("torque") + 1e-6).all()
     gained = np.diff(made["targets"], n=2, axis=0)[:, :7] / DT**2
     assert (np.abs(gained) > ACCELERATION + 1e-3).any()
 
 
-def test_a_fault_stops_targets_and_they_begin_gently_again() -> None:
-    limiter, at = Limiter(panda(), Limits()), of("rest")
-    far = at + np.array([1.0] * 7 + [0.0])
-    for t in range(20):
-        limiter.tick(t, far, told(limiter.targets), 0.0, np.zeros(0))
-    held = limiter.targets.copy()
-    limiter.tick(20, np.full(8, np.nan), told(held), 0.0, np.zeros(0))
-    assert limiter.mode == HOLD
-    np.testing.assert_array_equal(limiter.targets, held)
-    limiter.tick(21, far, told(held), 0.0, np.zeros(0))
-    moved = (limiter.targets - held)[:7]
-    assert (moved <= ACCELERATION * DT**2 + 1e-9).all()
-    assert (moved > 0).all()
+@pytest.mark.parametrize("ticks", [1, 10])
+def test_a_hold_brakes_as_joints_may_and_stays(ticks: int) -> None:
+    """Whatever is said meanwhile; and who arms it again begins gently."""
+    rig, at = Rig(ticks=ticks, episodes=True, spec=panda()), of("rest")
+    far, rest = at + np.array([0.3] * 7 + [0.0]), rig.tick(told(at), at, reset=True)
+    assert rest.state == states.ARMED
+    for _ in range(8 * ticks):
+        rig.tick(told(rig.core.limiter.targets), far)
+    way = [rig.core.limiter.told[-1 - ticks], rig.core.limiter.targets]
+    for t in range(60 * ticks):
+        event = states.WAIT if t == 0 else ""
+        rig.tick(told(rig.core.limiter.targets), far, event=event)
+        way.append(rig.core.limiter.targets)
+    assert rig.core.state == states.HOLD
+    moved = np.stack(way)[:, :7]
+    speed = (moved[1 + ticks :] - moved[1:-ticks]) / DT
+    assert np.abs(speed[0]).max() > 0.3
+    assert (np.abs(speed[ticks:] - speed[:-ticks]) / DT <= ACCELERATION + 1e-6).all()
+    np.testing.assert_array_equal(moved[-20:], moved[-20:-19].repeat(20, 0))
+    rig.tick(told(rig.core.limiter.targets), far, event=states.ARM)
+    gained = (rig.core.limiter.targets - way[-1])[:7]
+    assert (np.abs(gained) <= ACCELERATION * DT**2 + 1e-9).all()
 
 
 def test_a_factor_loosens_them() -> None:
@@ -142,7 +154,7 @@ def test_a_factor_loosens_them() -> None:
     gained = np.diff(made["targets"], n=2, axis=0)[:, :7] / DT**2
     assert (np.abs(gained).max(0) > 2 * ACCELERATION).all()
     with pytest.raises(ValueError, match=r"limits.acceleration is 0"):
-        Limiter(panda(), Limits(acceleration=0))
+        Limits(acceleration=0).check()
 
 
 @pytest.mark.parametrize(
@@ -171,12 +183,12 @@ def test_the_limiter_cuts_nothing_that_a_task_asks_for(
     told, wishes = seen.obs[WORLD].told, seen.next_obs[WORLD].memory.targets
     assert not seen.terminated.any()
     for world in range(4):
-        limiter = Limiter(spec, Limits())
+        rig = Rig(episodes=True, spec=spec)
         for t, wish in enumerate(wishes[:, world]):
             readings = {s.name: told[s.name][t, world].reshape(-1) for s in spec.sensors}
-            limiter.tick(t, wish, readings, 0.0, np.zeros(0))
-            assert limiter.mode == RUN, limiter.why
-            np.testing.assert_array_equal(limiter.targets.astype(np.float32), wish)
+            made = rig.tick(readings, wish, reset=t == 0)
+            assert made.state == states.ARMED, rig.core.why
+            np.testing.assert_array_equal(made.command.targets.astype(np.float32), wish)
 
 
 def test_joints_that_move_together_keep_their_direction_and_limits() -> None:

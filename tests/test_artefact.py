@@ -242,7 +242,7 @@ def test_a_policy_that_numpy_cannot_run_says_so(tmp_path: Path) -> None:
 def test_a_robot_needs_neither_jax_nor_mujoco(tmp_path: Path) -> None:
     small().write(tmp_path / "a.zip")
     code = f"""import sys; from pathlib import Path
-from rl import artefact; from rl.bridge import runner
+from rl import artefact; from rl.bridge import policyd, robotd
 artefact.deploy(artefact.read(Path({str(tmp_path / "a.zip")!r})), "numpy")
 print(sorted({{"jax", "jaxlib", "flax", "mujoco"}} & {{*sys.modules}}))"""
     found = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent.parent,

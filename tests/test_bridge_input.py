@@ -9,9 +9,10 @@ import pytest
 
 from rl import artefact
 from rl.bridge import __main__ as bridge
-from rl.bridge import runner
-from rl.bridge.limiter import Limiter, Limits
+from rl.bridge import commands
+from rl.bridge.limits import Limits
 from rl.bridge.simulator import Robot
+from tests.rig import Rig
 
 PATH = Path(__file__).parent.parent / "benchmarks" / "policies" / "go2-joystick-flat"
 PATH /= "artefact-0.zip"
@@ -43,34 +44,40 @@ def test_a_script_that_makes_no_sense_is_refused(
 ) -> None:
     (tmp_path / "c.csv").write_text(text)
     with pytest.raises(ValueError, match=why):
-        runner.script(found.spec, tmp_path / "c.csv")
+        commands.script(found.spec, tmp_path / "c.csv")
     with pytest.raises(ValueError, match="There is no script to read in"):
-        runner.script(found.spec, tmp_path)
+        commands.script(found.spec, tmp_path)
 
 
 def test_a_command_is_one_that_the_policy_was_trained_for(found: artefact.Artefact) -> None:
     spec = found.spec
-    np.testing.assert_array_equal(runner.constant(spec, (1.5, -0.8, 0))(0), [1.5, -0.8, 0])
+    np.testing.assert_array_equal(commands.constant(spec, (1.5, -0.8, 0))(0), [1.5, -0.8, 0])
     with pytest.raises(ValueError, match="--command has 2 numbers; it needs forward left"):
-        runner.constant(spec, (1.0, 2.0))
+        commands.constant(spec, (1.0, 2.0))
     for bad in (np.nan, 1.6, -np.inf):
         with pytest.raises(ValueError, match=r"--command asks for .* m/s of forward; it goes from"):
-            runner.constant(spec, (bad, 0.0, 0.0))
+            commands.constant(spec, (bad, 0.0, 0.0))
     blind = replace(spec, command=())
-    assert runner.constant(blind, ())(0).shape == (0,)
+    assert commands.constant(blind, ())(0).shape == (0,)
     far = replace(spec, command=(replace(spec.command[0], low=0.5),))
     with pytest.raises(
         ValueError, match=r"needs a --command or a --script: forward 0\.5 to 1\.5 m"
     ):
-        runner.constant(far, ())
+        commands.constant(far, ())
     with pytest.raises(ValueError, match="takes no command: leave --command out"):
-        runner.constant(blind, (1.0,))
+        commands.constant(blind, (1.0,))
 
 
 @pytest.mark.parametrize(
     ("name", "values"),
     [
-        ("max_age", (0, -1, np.nan, np.inf, 1e9)),
+        ("state_age", (0, -1, np.nan, np.inf, 1e9)),
+        ("plan_age", (0, -1, np.nan, np.inf)),
+        ("operator_age", (0, -1, np.nan, np.inf)),
+        ("tracking", (0, -1, np.nan, np.inf)),
+        ("loss", (0, -1, np.nan, 1.1)),
+        ("heat", (0, np.nan, 1000)),
+        ("blend_s", (-1, np.nan, np.inf)),
         ("hold_s", (-1, np.nan, np.inf, 1e9)),
         ("max_tilt", (0, -5, np.nan, 181)),
         ("damping", (0, -50, np.nan, np.inf, 1e9)),
@@ -86,6 +93,10 @@ def test_limits_that_limit_nothing_or_all_are_refused(name: str, values: tuple) 
 @pytest.mark.parametrize(
     ("field", "value", "why"),
     [
+        *(
+            ("rate", x, "--rate is .*: it needs a multiple of 50 that divides --hz, 500")
+            for x in (333.0, -50.0, 75.0, 1000.0, np.inf, np.nan)
+        ),
         ("hz", 333.0, "--hz is 333: it needs a multiple of 50"),
         *(("hz", x, "--hz is .*: it needs a multiple") for x in (0.0, -500.0, np.inf, np.nan, 1e9)),
         *(("seconds", x, "--seconds is .*; it takes a time") for x in (0.0, 0.001, np.inf, np.nan)),
@@ -182,11 +193,12 @@ def test_who_asks_for_less_tilt_is_heard(
         np.array([m.rest for m in found.spec.actuators]),
     )
     told = {sensor.name: np.zeros(sensor.size) for sensor in spec.sensors}
+    told |= {motor.position: np.array([motor.rest]) for motor in spec.actuators}
     for degrees in (limit - 1, limit + 1):
         half = np.radians(degrees) / 2
         told["orientation"] = np.array([np.cos(half), 0, np.sin(half), 0])
-        limiter = Limiter(spec, Limits(max_tilt=asked))
-        made = limiter.tick(1, rest, told, 0.0, np.zeros(3))
+        rig = Rig(Limits(max_tilt=asked), episodes=True, spec=spec)
+        made = rig.tick(told, rest, reset=True).command
         assert made.damp == (limit < degrees <= 180)
 
 
@@ -213,7 +225,3 @@ def test_a_robot_that_its_policy_damped_says_so(found: artefact.Artefact) -> Non
     robot.damp()
     robot.step(1)
     assert robot.facts()["damped"]
-
-
-def test_nothing_is_counted_before_a_run() -> None:
-    assert runner.Tally() == runner.Tally(ticks=0, limited=0, late=0, why="", took=[])

@@ -12,7 +12,8 @@ import envs
 from benchmarks import collect
 from experiments import cli, off_policy, play, prior, sac
 from rl import artefact, manifest, runs
-from rl.bridge import wire
+from rl.bridge import messages, states, wire
+from rl.bridge.desk import PILOT, POLICY, WATCHER
 from rl.data import npz
 from rl.saver import Saver
 from tests.fixtures.make import HERE, TASK
@@ -111,6 +112,13 @@ def test_datagrams_are_understood() -> None:
         == sent["command"]
     )
     assert [wire.RESET, wire.DAMP, wire.WAITS, wire.LOST] == [1, 2, 4, 8]
+    assert [wire.FAILED, wire.EPISODES, POLICY, PILOT, WATCHER] == [16, 32, 64, 128, 256]
+    ask, plan = messages.ask_of(spec, got["ask"]), messages.plan_of(spec, got["plan"])
+    assert (ask.period, ask.reset, plan.first, len(plan.targets)) == (9, True, 9, 2)
+    word = messages.operator_of(spec, got["operator"])
+    assert (word.seq, states.ASKED[word.event], word.number, word.deadman) == (5, "take", 3, True)
+    status = messages.status_of(spec, got["status"])
+    assert status[:6] == (11, 0.22, "hold", 4, 8, 3)
     other = bytes.fromhex(sent["bye"]).replace(bytes([wire.VERSION]), bytes([wire.VERSION + 1]), 1)
     assert wire.decode(other) is None
 

@@ -32,6 +32,8 @@ MAX_CLOSURE = 46  # and with what a run needs to be recorded, judged, resumed, f
 MAY_JIT = (
     "experiments/", "benchmarks/", "envs/adapters/", "envs/render", "rl/artefact", "rl/export",
 )  # fmt: skip
+# What makes code of data, or objects of files.
+MAKERS = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "eval", "exec", "joblib"}
 LOADERS = {"import_module", "__import__", "spec_from_file_location", "run_module", "run_path"}
 DEFS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -98,6 +100,21 @@ def test_a_package_imports_only_what_lies_below_it(path: Path) -> None:
 @each([path for path in OURS if name_of(path).startswith(("rl/", "agents/"))])
 def test_no_way_around_the_directions_by_name(path: Path) -> None:
     assert not words(tree(path)) & LOADERS
+
+
+@each([path for path in OURS if name_of(path).startswith("rl/bridge/")])
+def test_the_bridge_makes_no_code_of_data(path: Path) -> None:
+    """Nor does it read arrays of objects, or ask for any."""
+    assert not words(tree(path)) & MAKERS
+    keywords = {k.arg: ast.unparse(k.value) for node in ast.walk(tree(path))
+                if isinstance(node, ast.Call) for k in node.keywords}  # fmt: skip
+    assert keywords.get("allow_pickle", "False") == "False"
+    assert keywords.get("dtype", "float") not in ("object", "'O'", "np.object_")
+
+
+@each([path for path in OURS if name_of(path).startswith("rl/bridge/")])
+def test_what_tells_motors_has_no_jax(path: Path) -> None:
+    assert not {name.split(".")[0] for name in imports(tree(path))} & {"jax", "flax", "optax"}
 
 
 @each([path for path in OURS if path.name == "__init__.py"])

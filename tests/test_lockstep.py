@@ -5,8 +5,9 @@ import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 
-from tests.test_bridge import bridge, ended, free_address
+from tests.test_bridge import bridge, child, ended, free_address
 
 POLICY = Path(__file__).parent.parent / "benchmarks" / "policies" / "go2-joystick-flat"
 PATH = POLICY / "artefact-0.zip"
@@ -14,17 +15,17 @@ PATH = POLICY / "artefact-0.zip"
 
 def test_in_lock_step_a_pause_of_either_changes_nothing(tmp_path: Path) -> None:
     found = []
-    for who in ("", "sim", "run"):
+    for who in ("", "sim", "policyd", "robotd"):
         address, log = free_address(), tmp_path / f"log-{who}.npz"
         sim = bridge("sim", PATH, "--address", address, "--seconds", 30, "--log", log)
         run = bridge("run", PATH, "--robot", address, "--command", "0.5", "0", "0")
         if who:
             assert "running" in run.stdout.readline()
-            one = sim if who == "sim" else run
+            one = sim if who == "sim" else child(run, who) if who else run
             time.sleep(0.2)
             one.send_signal(signal.SIGSTOP)
             time.sleep(3.0)  # beyond what silence it bears of a robot in real time
-            assert one.poll() is None
+            assert psutil.Process(one.pid).status() == psutil.STATUS_STOPPED
             one.send_signal(signal.SIGCONT)
         for process in (run, sim):
             code, said = ended(process)
@@ -39,10 +40,10 @@ def test_in_lock_step_a_pause_of_either_changes_nothing(tmp_path: Path) -> None:
 def test_a_policy_that_is_damped_at_the_end_says_so() -> None:
     address = free_address()
     sim = bridge("sim", PATH, "--address", address, "--seconds", 1)
-    run = bridge("run", PATH, "--robot", address, "--limits.max-tilt", "1e-6")
+    run = bridge("run", PATH, "--robot", address, "--limits.max-tilt", "0.1")
     code, said = ended(run)
     assert code == 1
-    assert "error: The robot was damped at the end: a tilt of" in said
+    assert "error: The robot was damped at the end: it leans too far" in said
     code, said = ended(sim)
     assert (code, "episodes 1 damped" in said) == (0, True), said
 
@@ -53,18 +54,22 @@ def test_a_policy_is_told_that_its_robot_gave_it_up() -> None:
     run = bridge("run", PATH, "--robot", address)
     assert "running" in run.stdout.readline()
     time.sleep(1.0)
-    run.send_signal(signal.SIGSTOP)
+    one = child(run, "robotd")
+    one.send_signal(signal.SIGSTOP)
     assert ended(sim)[0] == 1
-    run.send_signal(signal.SIGCONT)
+    one.send_signal(signal.SIGCONT)
     code, said = ended(run)
     assert code == 1
-    assert "error: The robot heard nothing of this policy for too long" in said
+    # It may not hear the goodbye among all that was said meanwhile.
+    told = "error: The robot heard nothing of this bridge for too long", "error: The robot fell"
+    assert any(words in said for words in told), said
 
 
 def test_a_robot_that_was_paused_itself_blames_nobody(tmp_path: Path) -> None:
     address, log = free_address(), tmp_path / "log.npz"
     sim = bridge("sim", PATH, "--address", address, "--seconds", 4, "--pace", "real", "--log", log)
-    run = bridge("run", PATH, "--robot", address, "--limits.hold-s", "9", "--limits.max-age", "9")
+    run = bridge("run", PATH, "--robot", address, "--limits.hold-s", "9",
+                 "--limits.state-age", "9", "--limits.plan-age", "999")  # fmt: skip
     assert "running" in run.stdout.readline()
     time.sleep(1.0)
     sim.send_signal(signal.SIGSTOP)
@@ -73,5 +78,5 @@ def test_a_robot_that_was_paused_itself_blames_nobody(tmp_path: Path) -> None:
     code, said = ended(sim)
     assert (code, "episodes 1 done" in said) == (0, True), said
     code, said = ended(run)
-    assert (code, "late" in said) == (0, True), said
+    assert code == 0, said
     assert np.load(log)["silent"].max() <= 0.1

@@ -8,7 +8,8 @@ import pytest
 
 from rl import artefact
 from rl.bridge import __main__ as program
-from rl.bridge.simulator import STARVED, Robot, Simulator
+from rl.bridge.simd import STARVED, Simulator
+from rl.bridge.simulator import Robot
 from rl.bridge.wire import Command
 
 FIXTURE = Path(__file__).parent / "fixtures" / f"artefact-{artefact.SCHEMA}.zip"
@@ -22,12 +23,12 @@ class Link:
 
 def answering(robot: Robot, silent: range) -> Simulator:
     """A simulator whose policy asks for rest, and for nothing in these steps."""
-    made: Any = Simulator(robot, Link(), realtime=True)
+    made: Any = Simulator(robot, Link(), realtime=True, ticks=1)
     rest = np.array([a.rest for a in robot.spec.actuators])
     kp, kd = (np.array([getattr(a, k) for a in robot.spec.actuators]) for k in ("kp", "kd"))
     asked = np.zeros(len(robot.spec.command))
 
-    def answer(until: float) -> Command | None:
+    def answer(now: float, until: float) -> Command | None:
         if made.seq - 1 in silent:
             return None
         return Command(made.seq, rest, kp, kd, damp=False, asked=asked)

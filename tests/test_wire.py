@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from rl.bridge import wire
-from rl.bridge.wire import BYE, COMMAND, HELLO, STATE, Command, Message, State
+from rl.bridge.wire import BYE, COMMAND, HELLO, STATE, TOKEN, Command, Message, State
 from rl.spec import Actuator, Channel, Sensor, Spec, from_facts
 
 MOTORS = tuple(
@@ -62,14 +62,16 @@ def test_a_greeting_arrives_as_it_was(message: Message, text: str) -> None:
     assert (got[:5], got.text, got.numbers.size) == (message[:5], text, 0)
 
 
-@given(arrays("<f4", 4, elements=st.floats(width=32)), st.booleans())
-def test_a_state_arrives_as_it_was(numbers: np.ndarray, reset: bool) -> None:
-    """Whatever it measured, NaN too: that is for the limiter to judge."""
-    state = State(9, 1.25, {"left_pos": numbers[:1], "gyro": numbers[1:]}, reset)
+@given(arrays("<f4", 4, elements=st.floats(width=32)), st.booleans(), st.booleans())
+def test_a_state_arrives_as_it_was(numbers: np.ndarray, reset: bool, failed: bool) -> None:
+    """Whatever it measured, NaN too: that is for the core to judge."""
+    readings = {"left_pos": numbers[:1], "gyro": numbers[1:]}
+    state = State(9, 1.25, readings, reset, heat=61.5, failed=failed)
     message = wire.decode(wire.encode(wire.state_message(SPEC, state)))
     got = message and wire.state_of(SPEC, message)
     assert got is not None
     assert (got.seq, got.time, got.reset) == (9, 1.25, reset)
+    assert (got.waits, got.heat, got.failed) == (False, 61.5, failed)
     assert got.readings.keys() == state.readings.keys()
     for name, x in state.readings.items():
         np.testing.assert_array_equal(got.readings[name], x)
@@ -121,7 +123,7 @@ def head(magic: bytes = wire.MAGIC, version: int = wire.VERSION, kind: int = COM
 def test_another_protocol_is_not_heard() -> None:
     """Though its checksum is right."""
     assert wire.decode(sealed(head())) is not None
-    for other in (head(magic=b"rrla"), head(version=2), head(version=0), head(kind=4)):
+    for other in (head(magic=b"rrla"), head(version=1), head(version=3), head(kind=9)):
         assert wire.decode(sealed(other)) is None
     assert wire.decode(sealed(head() + b"123")) is None  # no whole number
     assert wire.decode(sealed(head() + bytes(wire.MOST))) is None
@@ -137,7 +139,7 @@ def test_a_message_of_another_spec_or_kind_is_not_taken() -> None:
     state = wire.state_message(SPEC, State(1, 0.0, measured, reset=False))
     assert wire.state_of(SPEC, state) is not None
     assert wire.state_of(replace(SPEC, name="leg"), state) is None
-    assert wire.state_of(SPEC, state._replace(numbers=np.zeros(5, "<f4"))) is None
+    assert wire.state_of(SPEC, state._replace(numbers=np.zeros(6, "<f4"))) is None
     assert wire.state_of(SPEC, state._replace(kind=COMMAND)) is None
 
 
@@ -167,7 +169,7 @@ def test_noise_in_our_envelope_does_no_harm(noise: bytes, kind: int) -> None:
     """Whatever is behind a right beginning and a right checksum."""
     message = wire.decode(sealed(wire.MAGIC + bytes([wire.VERSION, kind]) + noise))
     if message is not None:
-        assert kind <= BYE
+        assert kind <= TOKEN
         assert wire.command_of(SPEC, message) is None
         assert wire.state_of(SPEC, message) is None
 
@@ -181,7 +183,9 @@ GREETINGS = {
 
 @pytest.mark.parametrize("text", GREETINGS, ids=lambda text: text[:30].decode())
 def test_a_greeting_that_cannot_be_understood_is_refused_in_words(text: bytes) -> None:
-    message = wire.decode(sealed(wire.HEAD.pack(wire.MAGIC, 1, HELLO, 0, bytes(8), 0, 0) + text))
+    message = wire.decode(
+        sealed(wire.HEAD.pack(wire.MAGIC, wire.VERSION, HELLO, 0, bytes(8), 0, 0) + text)
+    )
     assert message is not None
     with pytest.raises(ValueError, match=GREETINGS[text]):
         wire.check_hello(SPEC, message, "The robot")

@@ -7,7 +7,6 @@ python -m rl.bridge run runs/ppo/artefact-0.zip --command 0.5 0 0
 
 import os
 import signal
-import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,22 +16,13 @@ import numpy as np
 import tyro
 
 from rl import artefact
-from rl.bridge.limiter import DAMPING, Limits
+from rl.bridge import launch, wire
+from rl.bridge.launch import Run
 from rl.bridge.wire import Link
 
 Address = str  # host:port
-
-
-@dataclass(frozen=True)
-class Run:
-    """Run a policy: what the robot measures comes in, what its motors are to do goes out."""
-
-    artefact: tyro.conf.Positional[Path]
-    robot: Address = "127.0.0.1:9870"
-    command: tuple[float, ...] = ()  # what is asked of it, all the time
-    script: Path | None = None  # or a CSV file of times, s, and commands
-    runtime: Literal["jax", "numpy"] = "jax"
-    limits: Limits = Limits()
+ENDLESS_S = 1e6
+SAME = 1e-6  # of a policy's targets, in the units of the motors
 
 
 @dataclass(frozen=True)
@@ -43,8 +33,14 @@ class Sim:
     address: Address = "127.0.0.1:9870"  # to listen on
     pace: Literal["real", "lockstep"] = "lockstep"  # with the clock, or as fast as both can
     seconds: float = 20.0  # of an episode
-    wait: float = 10.0  # s for a policy to come
+    episodes: bool = True  # that begin armed; else it lies there until it is told to stand
+    wait: float = 10.0  # s for a bridge to come
     hz: float = 500.0  # steps of physics, and of the motors' own loop, a second
+    rate: float | None = (
+        None  # ticks of the wire a second; None: --hz, or in lock step the policy's
+    )
+    network: Literal["none", "wired", "wifi", "bad"] = "none"  # between it and its bridge
+    seed: int = 0  # of what the network does
     starts: Path | None = None  # an .npz of qpos [E, nq] and qvel [E, nv]: an episode from each
     log: Path | None = None  # an .npz of what happened, a row per control step
 
@@ -56,45 +52,21 @@ class Show:
     artefact: tyro.conf.Positional[Path]
 
 
-Args = Run | Sim | Show
+@dataclass(frozen=True)
+class Replay:
+    """Live through a flight again: what was heard must lead to the same commands."""
+
+    log: tyro.conf.Positional[Path]  # of run --log
+    artefact: Path | None = None  # whose policy must answer as it did, too
 
 
-def run(args: Run) -> None:
-    from rl.bridge.runner import Runner, constant, script
-
-    found = artefact.read(args.artefact)
-    if args.script and args.command:
-        raise ValueError("--script or --command, not both.")
-    operator = script(found.spec, args.script) if args.script else constant(
-        found.spec, args.command)  # fmt: skip
-    policy = artefact.deploy(found, args.runtime)
-    link = Link(("0.0.0.0", 0), _address(args.robot))
-    runner = Runner(policy, link, operator, args.limits)
-    runner.meet()
-    print(f"running  {found.spec.name} with {args.runtime}", flush=True)
-    try:
-        end = runner.run()
-    except KeyboardInterrupt:
-        end = "stopped"
-    tally = runner.tally
-    p50, p99 = np.percentile(tally.took or [0.0], (50, 99)) * 1e3
-    print(f"{end:8} {tally.ticks} ticks of {p50:.2f} ms (99%: {p99:.2f} ms)")
-    if tally.late:
-        print(f"late     {tally.late} ticks without a new state, which held the last targets")
-    if tally.limited:
-        print(f"limited  {tally.limited} ticks, at last for {tally.why}")
-    if end == "stopped":
-        sys.exit(130)
-    if end == "lost":
-        sys.exit("error: The robot fell silent.")
-    if end == "given up":
-        sys.exit("error: The robot heard nothing of this policy for too long, and was damped.")
-    if runner.limiter.mode == DAMPING:
-        sys.exit(f"error: The robot was damped at the end: {runner.limiter.why}.")
+Args = Run | Sim | Show | Replay
 
 
 def sim(args: Sim) -> None:
-    from rl.bridge.simulator import STARVED, Robot, Simulator
+    from rl.bridge.channel import NETWORKS
+    from rl.bridge.simd import STARVED, Simulator, ticks_of
+    from rl.bridge.simulator import Robot
 
     robot = Robot(artefact.read(args.artefact), args.hz)
     if not robot.spec.control_dt <= args.seconds < np.inf:
@@ -106,14 +78,17 @@ def sim(args: Sim) -> None:
     if args.log:
         _check_log(args.log)
     starts = _starts(args.starts, robot.model.nq, robot.model.nv) if args.starts else [robot.home()]
-    simulator = Simulator(robot, Link(_address(args.address)), args.pace == "real")
+    ticks = ticks_of(robot, args.rate, realtime := args.pace == "real")
+    simulator = Simulator(robot, Link(wire.address(args.address)), realtime, ticks, args.episodes)
+    simulator.through(NETWORKS[args.network], args.seed)
     print(f"waiting  {robot.spec.name} on {args.address}", flush=True)
     simulator.meet(args.wait)
     ends = []
     try:
         for number, start in enumerate(starts):
-            ends.append(simulator.episode(number, *start, args.seconds))
-            if ends[-1] == "lost":
+            seconds = args.seconds if args.episodes else ENDLESS_S
+            ends.append(simulator.episode(number, *start, seconds))
+            if ends[-1] in ("lost", "left"):
                 break
         simulator.bye(lost=ends[-1] == "lost")
     finally:  # what was recorded, whatever ends it
@@ -130,7 +105,27 @@ def sim(args: Sim) -> None:
         print("error: The robot was damped at the end, since no answer came.", file=sys.stderr)
         sys.exit(STARVED)
     if ends[-1] == "lost":
-        sys.exit("error: The policy fell silent; its robot was held, then damped.")
+        sys.exit("error: The bridge fell silent; its robot was held, then damped.")
+
+
+def again(args: Replay) -> None:
+    from rl.bridge import flight, replay
+    from rl.bridge.drivers.udp import Codec
+
+    found = flight.read(args.log)
+    policy = artefact.deploy(artefact.read(args.artefact)) if args.artefact else None
+    if policy and policy.spec != found.about.setup.spec:
+        raise ValueError(f"{args.artefact} is not the policy of {args.log}.")
+    told = replay.replay(found, Codec(found.about.setup.spec), policy)
+    if not found.whole:
+        print(f"note     {args.log} was cut short, or is damaged: what is whole of it was read")
+    print(f"replayed {told.ticks} ticks, {told.different} of them not as they were")
+    if policy:
+        print(f"policy   {told.asked} answers, {told.off:.2g} off what they were at most")
+    if told.different:
+        sys.exit(f"error: The first that differs is {told.first}.")
+    if told.off > SAME:
+        sys.exit(f"error: The policy does not answer as it did, to {SAME:g}.")
 
 
 def show(args: Show) -> None:
@@ -193,27 +188,19 @@ def _starts(path: Path, nq: int, nv: int) -> list[tuple[np.ndarray, np.ndarray]]
     return list(zip(qpos, qvel, strict=True))
 
 
-def _address(text: Address) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or not 0 <= int(port) < 65536:
-        raise ValueError(f"{text!r} is no address: it is host:port, as 127.0.0.1:9870.")
-    try:
-        return socket.gethostbyname(host), int(port)
-    except OSError:
-        raise ValueError(f"There is no host {host!r}: give its name or address.") from None
-
-
 def main() -> None:
     args = tyro.cli(Args, prog="python -m rl.bridge")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         match args:
             case Run():
-                run(args)
+                sys.exit(launch.run(args))
             case Sim():
                 sim(args)
             case Show():
                 show(args)
+            case Replay():
+                again(args)
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:

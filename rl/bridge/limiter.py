@@ -1,54 +1,44 @@
-"""The last thing before the wire: whatever a policy says, motors are told only what is allowed.
+"""The last thing before the wire: whatever is wished for, motors are told only what is allowed.
 
-numpy alone.  A tick gives a command in one of three modes: the policy's targets within the limits;
-hold, where there is nothing good to follow, of the last targets; and damping, which is final until
-a reset.
+numpy alone.  The wire is faster than the policy, so that its limits are of the policy's period: in
+none does a target move further, or change its pace by more, than in one tick of the policy.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from rl.bridge.wire import Command
+from rl.bridge.limits import Limits
 from rl.motion import motion
 from rl.spec import Spec
 
-RUN, HOLD, DAMPING = "run", "hold", "damping"
+
+class Limited(NamedTuple):
+    """What motors are told, all [A], and how it came to that."""
+
+    targets: np.ndarray
+    kp: np.ndarray
+    kd: np.ndarray
+    stages: np.ndarray  # [stages, A] the targets after each
+    cut: tuple[bool, ...]  # which of them changed something
 
 
-@dataclass(frozen=True)
-class Limits:
-    max_age: float = 0.1  # s, of a state that may still be acted upon
-    hold_s: float = 0.5  # s of holding before damping
-    max_tilt: float = 180.0  # degrees, if the policy's task has no less
-    damping: float = 2.0  # N m s/rad, of each motor that is damped
-    speed: float = 1.0  # share of the joints' speeds that targets may move at
-    torque: float = 1.0  # times a motor's own, and its rate's, that a target may ask for
-    acceleration: float = 1.0  # times the joints' own
+class Tick(NamedTuple):
+    """What a stage knows, all [A]; `angles` and `speeds` are None where nobody measures them."""
 
-    def check(self) -> None:
-        """Raise ValueError unless each limits something, and not all."""
-        for name, good, what in (
-            ("max_age", 0 < self.max_age <= 10, "s above 0, at most 10"),
-            ("hold_s", 0 <= self.hold_s <= 10, "s from 0 to 10"),
-            ("max_tilt", 0 < self.max_tilt <= 180, "degrees above 0, at most 180"),
-            ("damping", 0 < self.damping <= 100, "N m s/rad above 0, at most 100"),
-            ("speed", 0.01 <= self.speed <= 1, "a share from 0.01 to 1"),
-            ("torque", 0.01 <= self.torque <= 100, "a factor from 0.01 to 100"),
-            ("acceleration", 0.01 <= self.acceleration <= 100, "a factor from 0.01 to 100"),
-        ):
-            if not good:
-                raise ValueError(f"limits.{name} is {getattr(self, name)}; it takes {what}.")
+    targets: np.ndarray  # wished for, so far
+    kp: np.ndarray
+    kd: np.ndarray
+    angles: Any
+    speeds: Any
 
 
 class Limiter:
-    """Turns wished targets into a command, tick by tick."""
+    """Turns what is wished for into what is told, tick by tick of the wire."""
 
-    def __init__(self, spec: Spec, limits: Limits) -> None:
-        limits.check()
-        self.spec, self.limits = spec, limits
+    def __init__(self, spec: Spec, limits: Limits, ticks: int) -> None:
+        """Of a wire that has so many ticks in a period of the policy."""
         names = ("low", "high", "rest", "kp", "kd", "torque", "speed", "acceleration",
                  "torque_rate")  # fmt: skip
         facts = {name: np.array([getattr(a, name) for a in spec.actuators]) for name in names}
@@ -56,100 +46,92 @@ class Limiter:
             facts, spec.control_dt, limits.speed, limits.torque, limits.acceleration
         )
         self.rest = np.clip(facts["rest"], facts["low"], facts["high"])
-        self.max_tilt = min(limits.max_tilt, spec.max_tilt)
-        self.reset()
+        self.ticks = ticks
+        self.begin(None)
 
-    def reset(self) -> None:
-        """Begin anew, from where the joints will be, or from rest if nothing measures that."""
-        self.mode, self.why, self.held = RUN, "", 0.0
-        self.targets, self.begun = self.rest, False
-        self.moved = np.zeros_like(self.rest)  # by the targets, in the last tick
+    def begin(self, angles: Any) -> None:
+        """As if the targets had always been where the joints are, or at rest if that is unknown."""
+        start = self.rest
+        if angles is not None and np.isfinite(angles).all():
+            start = np.clip(angles, self.motion.low, self.motion.high)
+        self.told = np.tile(start, (2 * self.ticks, 1))  # of two periods, the newest last
 
-    def tick(
-        self, seq: int, wished: Any, readings: Mapping[str, np.ndarray], age: float, asked: Any
-    ) -> Command:
-        """The command for `wished` targets, given what was measured `age` s ago."""
-        if not self.begun:
-            angles, _ = self._joints(readings)
-            if angles is not None and np.isfinite(angles).all():
-                self.targets = np.clip(angles, self.motion.low, self.motion.high)
-            self.begun = True
-        if self.mode != DAMPING:
-            self._judge(wished, readings, age)
-        before = self.targets
-        if self.mode == RUN:
-            self._follow(np.asarray(wished, float), readings)
-        self.moved = self.targets - before
-        damped = self.mode == DAMPING
-        count = len(self.targets)
-        return Command(
-            seq, self.targets.copy(), np.zeros(count) if damped else self.motion.kp,
-            np.full(count, self.limits.damping) if damped else self.motion.kd, damped,
-            np.asarray(asked),
-        )  # fmt: skip
+    @property
+    def targets(self) -> np.ndarray:
+        """Those told last [A]."""
+        return self.told[-1]
 
-    def _judge(self, wished: Any, readings: Mapping[str, np.ndarray], age: float) -> None:
-        """Which mode this tick is in."""
-        if (tilt := tilt_of(readings)) > self.max_tilt:
-            self.mode, self.why = DAMPING, f"a tilt of {tilt:.1f} degrees, beyond {self.max_tilt:g}"
-            return
-        if fault := self._fault(wished, readings, age):
-            self.mode, self.why = HOLD, self.why if self.mode == HOLD else fault
-            self.held += self.spec.control_dt
-            if self.held > self.limits.hold_s:
-                self.mode = DAMPING
-            return
-        self.mode, self.held = RUN, 0.0
+    @property
+    def moves(self) -> np.ndarray:
+        """By how much they moved in the last period [A]."""
+        return self.told[-1] - self.told[-1 - self.ticks]
 
-    def _fault(self, wished: Any, readings: Mapping[str, np.ndarray], age: float) -> str:
-        """What is wrong with what came in, if anything."""
-        try:
-            targets = np.asarray(wished, float)
-        except (TypeError, ValueError, OverflowError):
-            return "targets that are no numbers"
-        if targets.shape != self.targets.shape:
-            return f"targets of shape {targets.shape}"
-        if not np.isfinite(targets).all():
-            return "targets that are not finite"
-        if not 0 <= age <= self.limits.max_age:
-            return f"a state {age:.2f} s old"
-        for name, value in readings.items():
-            if not np.isfinite(value).all():
-                return f"a reading of {name} that is not finite"
-        return ""
-
-    def _follow(self, wished: np.ndarray, readings: Mapping[str, np.ndarray]) -> None:
-        """Move the targets to what is wished, as far as position, rate and torque allow.
-
-        And acceleration, where those do: a motor is not overloaded to brake it gently.
-        """
-        angles, speeds = self._joints(readings)
-        low, high = self.motion.bounds(self.targets, angles, speeds, np)
-        if (low > high).any():
-            at = int(np.argmax(low - high))
-            name = self.spec.actuators[at].name
-            self.mode, self.why = DAMPING, f"no target of {name} keeps its limits"
-            return
-        self.targets = np.clip(self.motion.eased(wished, self.targets, self.moved, np), low, high)
-
-    def _joints(self, readings: Mapping[str, np.ndarray]) -> tuple[Any, Any]:
-        """Positions and speeds [A] of the motors' joints, where all are measured."""
-        motors = self.spec.actuators
-        if not all(motor.position and motor.velocity for motor in motors):
-            return None, None
-        angles = [readings[motor.position][0] for motor in motors]
-        speeds = [readings[motor.velocity][0] for motor in motors]
-        return np.array(angles, float), np.array(speeds, float)
+    def tick(self, wished: np.ndarray, angles: Any, speeds: Any, stiff: float = 1.0) -> Limited:
+        """What is told for `wished` targets, with that share of the gains' stiffness."""
+        now = Tick(wished, stiff * self.motion.kp, self.motion.kd.copy(), angles, speeds)
+        stages, cut = [], []
+        for stage in STAGES:
+            after = stage(self, now)
+            changed = after.targets != now.targets, after.kp != now.kp
+            cut.append(bool(np.any(changed)))
+            stages.append(after.targets)
+            now = after
+        self.told = np.roll(self.told, -1, axis=0)
+        self.told[-1] = now.targets
+        return Limited(now.targets.copy(), now.kp, now.kd, np.stack(stages), tuple(cut))
 
 
-def tilt_of(readings: Mapping[str, np.ndarray]) -> float:
-    """Degrees that the body leans from upright; 0 where nothing measures it."""
-    if "orientation" in readings:
-        w, x, y, z = np.asarray(readings["orientation"], float)
-        size = w * w + x * x + y * y + z * z
-        up = (size - 2 * (x * x + y * y)) / max(size, 1e-18)  # 0 of a sensor that is dead
-    elif "up" in readings:
-        up = float(readings["up"][2]) / max(float(np.linalg.norm(readings["up"])), 1e-9)
+def position(limiter: Limiter, now: Tick) -> Tick:
+    """Within the range of each joint."""
+    return now._replace(targets=np.clip(now.targets, limiter.motion.low, limiter.motion.high))
+
+
+def pace(limiter: Limiter, now: Tick) -> Tick:
+    """No further in any period than a joint's speed, and no sharper than its acceleration."""
+    told, n = limiter.told, limiter.ticks
+    if n == 1:
+        eased = limiter.motion.eased(now.targets, told[1], told[1] - told[0], np)
     else:
-        return 0.0
-    return float(np.degrees(np.arccos(np.clip(up, -1, 1))))
+        eased = np.where(limiter.motion.gain > 0, _smooth(limiter, now.targets), now.targets)
+    return now._replace(targets=np.clip(eased, *_reach(limiter)))
+
+
+def _smooth(limiter: Limiter, wished: np.ndarray) -> np.ndarray:
+    """Targets [A] on the quickest way to what is wished for, to come to a stop there.
+
+    A policy of the wire's own rate sees how far its targets came; between its answers nobody does.
+    """
+    step, gain = limiter.motion.step / limiter.ticks, limiter.motion.gain / limiter.ticks**2
+    at, moved = limiter.told[-1], limiter.told[-1] - limiter.told[-2]
+    room = wished - at
+    most = np.sqrt(gain**2 + 2 * gain * np.abs(room)) - gain
+    move = np.clip(np.clip(room, -most, most), moved - gain, moved + gain)
+    return at + np.clip(move, -step, step)
+
+
+def torque(limiter: Limiter, now: Tick) -> Tick:
+    """Not so far from where the joint is that its motor would pull harder than it may.
+
+    A motor is not overloaded to brake its target gently, but nor does that jump: where it cannot
+    come near enough, both gains are scaled.
+    """
+    if now.angles is None:
+        return now
+    most, kp = limiter.motion.torque, np.maximum(now.kp, 1e-9)
+    drag, (low, high) = now.kd * now.speeds, _reach(limiter)
+    near = np.clip(now.targets, now.angles + (drag - most) / kp, now.angles + (drag + most) / kp)
+    near = np.clip(near, low, high)
+    pull = np.abs(now.kp * (near - now.angles) - drag)
+    share = np.where(pull > most * (1 + 1e-9), most / np.maximum(pull, 1e-9), 1.0)
+    return now._replace(targets=near, kp=now.kp * share, kd=now.kd * share)
+
+
+def _reach(limiter: Limiter) -> tuple[np.ndarray, np.ndarray]:
+    """Where the next targets may be, for the range's and speed's sake: least and most [A]."""
+    period = limiter.told[limiter.ticks :]
+    low = np.maximum(limiter.motion.low, period.max(0) - limiter.motion.step)
+    return low, np.minimum(limiter.motion.high, period.min(0) + limiter.motion.step)
+
+
+# In this order; each is needed (tests/test_limiter.py takes them out one by one).
+STAGES: tuple[Callable[[Limiter, Tick], Tick], ...] = position, pace, torque

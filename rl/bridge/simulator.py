@@ -1,10 +1,9 @@
-"""A simulated robot in its own process: the artefact's model on plain MuJoCo, behind the wire.
+"""A simulated robot: the artefact's model on plain MuJoCo, and a log of what became of it.
 
 It knows nothing of the policy.  Its motors hold the last command they were given at every step of
-physics; when commands stop coming they go on holding it, and then are damped.
+physics.
 """
 
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,15 +12,10 @@ import mujoco
 import numpy as np
 
 from rl.artefact import Artefact
-from rl.bridge import wire
-from rl.bridge.wire import Command, Link, State
+from rl.bridge.wire import Command
 from rl.spec import Spec
 
-HOLD_S = 0.1  # s without a command that motors go on holding the last one
-DAMPED_S = 1.0  # s that a robot is damped before its simulation ends
 DAMPING = 2.0  # N m s/rad
-PATIENCE = 10.0  # s of wall time for the policy to answer
-STARVED = 2  # exit status of a robot that was damped at the end, since no answer came
 MOST_HZ = 100_000
 
 
@@ -125,79 +119,6 @@ class Robot:
             mujoco.mj_contactForce(self.model, self.data, i, force)
             out[self.data.contact[i].geom] += force[0]
         return out
-
-
-class Simulator:
-    """A robot behind a socket: waits for a policy, then lives through its episodes."""
-
-    def __init__(self, robot: Robot, link: Link, realtime: bool) -> None:
-        self.robot, self.link, self.realtime = robot, link, realtime
-        self.seq, self.log = 0, Log()
-        self.starved, self.behind = 0, 0.0  # steps damped for want of an answer; s behind the clock
-
-    def meet(self, wait: float) -> None:
-        """Wait so many s for a policy and greet it; ValueError if it is another robot's."""
-        until = time.monotonic() + wait
-        while time.monotonic() < until:
-            if (got := self.link.receive(0.1)) and got[0].kind == wire.HELLO:
-                message, self.link.peer = got
-                self.link.send(wire.hello(self.robot.spec))
-                wire.check_hello(self.robot.spec, message, "The policy")
-                return
-        raise ValueError(
-            f"No policy came within {wait:g} s: start one with python -m rl.bridge run, and "
-            "--robot if this is not where it looks."
-        )
-
-    def episode(self, number: int, qpos: np.ndarray, qvel: np.ndarray, seconds: float) -> str:
-        """Live from a pose for so long; how it ended.  Its time begins at `number` * `seconds`."""
-        robot, dt = self.robot, self.robot.spec.control_dt
-        robot.reset(qpos, qvel)
-        end, silent, began = round(seconds / dt), 0.0, time.monotonic()
-        for t in range(end):
-            self.seq += 1
-            if (behind := time.monotonic() - began - t * dt) > HOLD_S:
-                began += behind  # it was paused itself: the policy is not to blame
-                self.behind += behind
-            now = (number * end + t) * dt
-            state = State(self.seq, now, robot.readings(), t == 0, waits=not self.realtime)
-            self.link.send(wire.state_message(robot.spec, state))
-            due = began + (t + 1) * dt
-            # In lock step who did not answer in time has gone: nobody waits for it again.
-            patient = time.monotonic() + (0.0 if silent else PATIENCE)
-            command = self._answer(due if self.realtime else patient)
-            silent = 0.0 if command else silent + dt
-            if command:
-                robot.command(command)
-            elif silent > HOLD_S:
-                robot.damp()
-                self.starved += 1
-            robot.step(robot.substeps)
-            self.log.add(**robot.facts(), episode=number, silent=silent)
-            if self.realtime:
-                time.sleep(max(0.0, due - time.monotonic()))
-            if silent > HOLD_S + DAMPED_S or (silent and not self.realtime and silent > HOLD_S):
-                return "lost"
-            if robot.fallen:
-                return "fell"
-        return ("starved" if silent else "damped") if robot.damped else "done"
-
-    def _answer(self, until: float) -> Command | None:
-        """The command for the state that was just sent, if it comes in time."""
-        while (left := until - time.monotonic()) > 0:
-            got = self.link.receive(left)
-            if got and got[0].kind == wire.BYE:
-                return None
-            if got and got[0].kind == wire.COMMAND:
-                command = wire.command_of(self.robot.spec, got[0])
-                if command and command.seq == self.seq:
-                    return command
-        return None
-
-    def bye(self, lost: bool) -> None:
-        nothing, flags = np.zeros(0, "<f4"), wire.LOST * lost
-        message = wire.Message(wire.BYE, flags, self.robot.spec.hash, self.seq, 0.0, nothing)
-        self.link.send(message)
 
 
 def _ordered(model: mujoco.MjModel, spec: Spec) -> tuple[list[str], list[str]]:

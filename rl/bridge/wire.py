@@ -1,9 +1,11 @@
-"""Messages between a policy and a robot: fixed layout, one datagram each, checked on arrival.
+"""Messages between a robot, a policy and an operator: one datagram each, checked on arrival.
 
 Little-endian: magic, version, kind, flags, 8 bytes of the spec's hash, sequence number, the
-robot's time in s; then float32 numbers; then a CRC of all before it.
+sender's time in s; then float32 numbers; then a CRC of all before it.
 """
 
+import contextlib
+import itertools
 import json
 import socket
 import struct
@@ -16,13 +18,16 @@ import numpy as np
 from rl.spec import Spec
 
 HEAD = struct.Struct("<4sBBH8sQd")
-MAGIC, VERSION = b"rrlb", 1
-HELLO, STATE, COMMAND, BYE = range(4)
+MAGIC, VERSION = b"rrlb", 2
+HELLO, STATE, COMMAND, BYE, ASK, PLAN, OPERATOR, STATUS, TOKEN = range(9)
 RESET = 1  # flag of a state: an episode begins, forget the one before
 LOST = 8  # flag of a goodbye: the policy was silent
-WAITS = 4  # flag of a state: the robot's time stands still until it is answered
+WAITS = 4  # flag of what is asked: the asker's time stands still until it is answered
+FAILED = 16  # flag of a state: a motor says that it failed
+EPISODES = 32  # flag of a robot's greeting: it is a simulated one, whose episodes begin armed
 DAMP = 2  # flag of a command: no stiffness, whatever its numbers say
 MOST = 65_000  # bytes of a datagram
+DRAINED = 64  # datagrams that are read at once
 
 
 class Message(NamedTuple):
@@ -30,7 +35,7 @@ class Message(NamedTuple):
     flags: int
     hash: bytes
     seq: int
-    time: float  # s, the robot's
+    time: float  # s, the sender's; of a robot's greeting its ticks a second
     numbers: np.ndarray  # [n] float32
     text: str = ""  # of a hello
 
@@ -49,7 +54,7 @@ def decode(datagram: bytes) -> Message | None:
     body, (crc,) = datagram[:-4], struct.unpack("<I", datagram[-4:])
     magic, version, kind, flags, spec, seq, time = HEAD.unpack(body[: HEAD.size])
     content = body[HEAD.size :]
-    if (magic, version) != (MAGIC, VERSION) or zlib.crc32(body) != crc or kind > BYE:
+    if (magic, version) != (MAGIC, VERSION) or zlib.crc32(body) != crc or kind > TOKEN:
         return None
     if kind == HELLO:
         try:
@@ -69,6 +74,8 @@ class State(NamedTuple):
     readings: dict[str, np.ndarray]
     reset: bool
     waits: bool = False  # lock step
+    heat: float = 0.0  # degrees C of the hottest motor, if it is measured
+    failed: bool = False  # a motor says so
 
 
 class Command(NamedTuple):
@@ -83,21 +90,28 @@ class Command(NamedTuple):
 
 
 def state_message(spec: Spec, state: State) -> Message:
-    numbers = np.concatenate([state.readings[sensor.name] for sensor in spec.sensors])
-    flags = RESET * state.reset | WAITS * state.waits
+    numbers = np.concatenate(
+        [*(state.readings[sensor.name] for sensor in spec.sensors), [state.heat]]
+    )
+    flags = RESET * state.reset | WAITS * state.waits | FAILED * state.failed
     return Message(STATE, flags, spec.hash, state.seq, state.time, numbers.astype("<f4"))
 
 
 def state_of(spec: Spec, message: Message) -> State | None:
     """The state in `message`, if its numbers are as many as the spec has."""
     sizes = [sensor.size for sensor in spec.sensors]
-    if (message.kind, message.hash) != (STATE, spec.hash) or len(message.numbers) != sum(sizes):
+    if (message.kind, message.hash) != (STATE, spec.hash) or len(message.numbers) != sum(sizes) + 1:
         return None
-    parts = np.split(message.numbers, np.cumsum(sizes)[:-1])
-    names = [sensor.name for sensor in spec.sensors]
-    readings = dict(zip(names, parts, strict=True))
-    reset, waits = (bool(message.flags & flag) for flag in (RESET, WAITS))
-    return State(message.seq, message.time, readings, reset, waits)
+    reset, waits, failed = (bool(message.flags & flag) for flag in (RESET, WAITS, FAILED))
+    heat = float(message.numbers[-1])
+    readings = by_name(spec, message.numbers[:-1])
+    return State(message.seq, message.time, readings, reset, waits, heat, failed)
+
+
+def by_name(spec: Spec, numbers: np.ndarray) -> dict[str, np.ndarray]:
+    """Readings of all sensors one after another."""
+    ends = itertools.accumulate(sensor.size for sensor in spec.sensors)
+    return {s.name: numbers[end - s.size : end] for s, end in zip(spec.sensors, ends, strict=True)}
 
 
 def command_message(spec: Spec, command: Command, time: float) -> Message:
@@ -154,7 +168,7 @@ def _difference(what: str, theirs: dict[str, Any], ours: dict[str, Any]) -> str:
 
 
 class Link:
-    """A UDP socket that speaks in messages."""
+    """A UDP socket that speaks with one peer, if it has one."""
 
     def __init__(self, bind: tuple[str, int], peer: tuple[str, int] | None = None) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -173,21 +187,48 @@ class Link:
 
     def send(self, message: Message) -> None:
         """To the peer, if there is one yet; what cannot be sent is lost, as datagrams are."""
+        self.send_raw(encode(message))
+
+    def send_raw(self, datagram: bytes) -> None:
         if self.peer:
-            try:
-                self.socket.sendto(encode(message), self.peer)
-            except OSError:
-                return
+            with contextlib.suppress(OSError):
+                self.socket.sendto(datagram, self.peer)
 
     def receive(self, timeout: float) -> tuple[Message, Any] | None:
         """The next message and who sent it, if one comes within `timeout` s."""
-        self.socket.settimeout(max(timeout, 1e-4))
+        if (got := self.receive_raw(timeout)) is None:
+            return None
+        message = decode(got[0])
+        return message and (message, got[1])
+
+    def receive_raw(self, timeout: float) -> tuple[bytes, Any] | None:
+        """The next datagram, whatever it is, and who sent it; a timeout of 0 does not wait."""
+        self.socket.settimeout(timeout)
         try:
-            datagram, sender = self.socket.recvfrom(MOST)
+            return self.socket.recvfrom(MOST + 1)
         except OSError:  # a timeout, or a peer that is gone
             return None
-        message = decode(datagram)
-        return message and (message, sender)
+
+    def drain(self) -> list[bytes]:
+        """What the peer has sent and nobody has read; at most so much that a tick has time for."""
+        found = []
+        for _ in range(DRAINED):
+            if (got := self.receive_raw(0.0)) is None:
+                break
+            if got[1] == self.peer:
+                found.append(got[0])
+        return found
 
     def close(self) -> None:
         self.socket.close()
+
+
+def address(text: str) -> tuple[str, int]:
+    """Of host:port; ValueError of anything else."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or not 0 <= int(port) < 65536:
+        raise ValueError(f"{text!r} is no address: it is host:port, as 127.0.0.1:9870.")
+    try:
+        return socket.gethostbyname(host), int(port)
+    except OSError:
+        raise ValueError(f"There is no host {host!r}: give its name or address.") from None

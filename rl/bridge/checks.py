@@ -1,0 +1,211 @@
+"""What is looked at in every tick before anything is told: a check pauses a robot, or fails it."""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from enum import IntFlag
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rl.bridge import states
+from rl.bridge.limits import Limits
+from rl.bridge.states import FAIL, PAUSE
+from rl.spec import Spec
+
+GONE_S = 1.0  # s of silence after which a robot is no longer there
+BAD_PAUSE, BAD_FAIL = 2, 5  # messages in a row with numbers that are none
+LATE_S, LATE_TIMES = 0.01, 3  # a tick that is so late, so often in a second
+STILL = 0.3, 0.5, 0.5  # rad of tilt, rad/s of the body, rad/s of joints: less is standing still
+WINDOW_S, FEW = 0.5, 10  # s in which lost states are counted, and of how many at least
+
+
+class Reason(IntFlag):
+    """Why a robot is held or damped, or its targets were not those wished for."""
+
+    NUMBERS = 1  # messages with numbers that are none
+    STATE = 2  # no state for too long
+    PLAN = 4  # no target for too long
+    OPERATOR = 8  # nothing of who drives it for too long
+    TILT = 16  # it leans too far
+    RANGE = 32  # a joint is beyond its range
+    TRACKING = 64  # a joint does not follow
+    LINK = 128  # too many states are lost
+    MOTOR = 256  # a motor is too hot, or says that it failed
+    LATE = 512  # this machine does not keep the rate
+    HELD = 1024  # it was held for too long
+    ASKED = 2048  # an operator said so
+    POSITION = 4096  # cut, of which it is not held
+    PACE = 8192
+    TORQUE = 16384
+
+
+SAID = {
+    Reason.NUMBERS: "messages with numbers that are none",
+    Reason.STATE: "no state for too long",
+    Reason.PLAN: "no target for too long",
+    Reason.OPERATOR: "no word of its operator for too long",
+    Reason.TILT: "it leans too far",
+    Reason.RANGE: "a joint is beyond its range",
+    Reason.TRACKING: "a joint does not follow",
+    Reason.LINK: "too many states are lost",
+    Reason.MOTOR: "a motor is too hot, or says that it failed",
+    Reason.LATE: "this machine does not keep the rate",
+    Reason.HELD: "it was held for too long",
+    Reason.ASKED: "its operator said so",
+    Reason.POSITION: "a limit of position",
+    Reason.PACE: "a limit of speed or acceleration",
+    Reason.TORQUE: "a limit of torque",
+}
+
+
+def said(mask: int) -> str:
+    """The reasons in words."""
+    return ", ".join(words for reason, words in SAID.items() if mask & reason) or "nothing"
+
+
+class Seen(NamedTuple):
+    """What checks are told of a tick; ages in s."""
+
+    now: float
+    state: str  # of states.STATES
+    readings: Mapping[str, np.ndarray]  # the newest
+    angles: Any  # [A], or None where nobody measures them
+    speeds: Any
+    wished: np.ndarray  # [A] what was wished for last, within its range
+    state_age: float
+    plan_age: float  # s since the last target that there is was due
+    operator_age: float
+    bad: int  # messages in a row with numbers that are none
+    lost: int  # states that were sent and never came, since the last tick
+    came: int  # and that came
+    heat: float  # degrees C of the hottest motor
+    failed: bool  # a motor says so
+    late: float  # s that this tick began late
+
+
+class Checks:
+    """The checks of one robot, and what they remember."""
+
+    def __init__(self, spec: Spec, limits: Limits) -> None:
+        self.spec, self.limits = spec, limits
+        self.max_tilt = min(limits.max_tilt, spec.max_tilt)
+        self.walks = spec.max_tilt < 180  # it may fall, and cannot be held anywhere
+        self.low = np.array([a.low for a in spec.actuators]) - limits.beyond
+        self.high = np.array([a.high for a in spec.actuators]) + limits.beyond
+        self.reset()
+
+    def reset(self) -> None:
+        self.held_since: float | None = None
+        self.off_since = np.full(len(self.spec.actuators), np.inf)  # of joints that do not follow
+        self.links: deque[tuple[float, int, int]] = deque()  # time, lost and came
+        self.lost = self.came = 0  # in all of these
+        self.lates: deque[float] = deque(maxlen=LATE_TIMES)
+
+    def judge(self, seen: Seen) -> tuple[Reason, str]:
+        """The reasons there are, and the gravest event they lead to, "" if none."""
+        found = {check: event for check in CHECKS if (event := check(self, seen))}
+        mask = Reason(0)
+        for check in found:
+            mask |= CHECKS[check]
+        return mask, FAIL if FAIL in found.values() else PAUSE if found else ""
+
+
+def numbers(_: Checks, seen: Seen) -> str:
+    return FAIL if seen.bad >= BAD_FAIL else PAUSE if seen.bad >= BAD_PAUSE else ""
+
+
+def state(checks: Checks, seen: Seen) -> str:
+    if seen.state == states.PASSIVE or seen.state_age <= checks.limits.state_age:
+        return ""
+    return FAIL if seen.state_age > GONE_S else PAUSE
+
+
+def plan(checks: Checks, seen: Seen) -> str:
+    late = seen.plan_age > checks.limits.plan_age * checks.spec.control_dt
+    return PAUSE if seen.state == states.ARMED and late else ""
+
+
+def operator(checks: Checks, seen: Seen) -> str:
+    driven = seen.state in (states.READY, *states.MOVING)
+    return PAUSE if driven and seen.operator_age > checks.limits.operator_age else ""
+
+
+def tilt(checks: Checks, seen: Seen) -> str:
+    return FAIL if seen.state != states.PASSIVE and tilt_of(seen.readings) > checks.max_tilt else ""
+
+
+def joints(checks: Checks, seen: Seen) -> str:
+    if seen.angles is None or seen.state == states.PASSIVE:
+        return ""
+    return FAIL if ((seen.angles < checks.low) | (seen.angles > checks.high)).any() else ""
+
+
+def tracking(checks: Checks, seen: Seen) -> str:
+    """Joints that do not go where they are wished to be: stuck, or pushed."""
+    if seen.angles is None or seen.state not in (states.READY, *states.MOVING):
+        checks.off_since[:] = np.inf
+        return ""
+    off = np.abs(seen.wished - seen.angles) > checks.limits.tracking
+    checks.off_since = np.where(off, np.minimum(checks.off_since, seen.now), np.inf)
+    return PAUSE if (seen.now - checks.off_since > checks.limits.tracking_s).any() else ""
+
+
+def link(checks: Checks, seen: Seen) -> str:
+    checks.links.append((seen.now, seen.lost, seen.came))
+    checks.lost, checks.came = checks.lost + seen.lost, checks.came + seen.came
+    while checks.links[0][0] < seen.now - WINDOW_S:
+        _, lost, came = checks.links.popleft()
+        checks.lost, checks.came = checks.lost - lost, checks.came - came
+    sent = checks.lost + checks.came
+    many = sent >= FEW and checks.lost > checks.limits.loss * sent
+    return PAUSE if many and seen.state in (states.READY, *states.MOVING) else ""
+
+
+def motors(checks: Checks, seen: Seen) -> str:
+    return FAIL if seen.failed else PAUSE if seen.heat > checks.limits.heat else ""
+
+
+def pace(checks: Checks, seen: Seen) -> str:
+    if seen.late <= LATE_S:
+        return ""
+    checks.lates.append(seen.now)
+    often = len(checks.lates) == LATE_TIMES and checks.lates[0] > seen.now - 1
+    return PAUSE if often and seen.state in (states.READY, *states.MOVING) else ""
+
+
+def held(checks: Checks, seen: Seen) -> str:
+    """A walker that is held falls, unless it stands still."""
+    if seen.state != states.HOLD or not checks.walks or still(seen):
+        checks.held_since = None
+        return ""
+    checks.held_since = seen.now if checks.held_since is None else checks.held_since
+    return FAIL if seen.now - checks.held_since > checks.limits.hold_s else ""
+
+
+def tilt_of(readings: Mapping[str, np.ndarray]) -> float:
+    """Degrees that the body leans from upright; 0 where nothing measures it."""
+    if "orientation" in readings:
+        w, x, y, z = np.asarray(readings["orientation"], float)
+        size = w * w + x * x + y * y + z * z
+        up = (size - 2 * (x * x + y * y)) / max(size, 1e-18)  # 0 of a sensor that is dead
+    elif "up" in readings:
+        up = float(readings["up"][2]) / max(float(np.linalg.norm(readings["up"])), 1e-9)
+    else:
+        return 0.0
+    return float(np.degrees(np.arccos(np.clip(up, -1, 1))))
+
+
+def still(seen: Seen) -> bool:
+    """It stands, and can be left alone."""
+    turns = [float(np.linalg.norm(seen.readings[x])) for x in seen.readings if x == "gyro"]
+    most = np.radians(tilt_of(seen.readings)), max(turns, default=np.inf), seen.speeds
+    lean, turn, speeds = STILL
+    moves = np.inf if most[2] is None else float(np.abs(most[2]).max())
+    return bool(most[0] < lean and most[1] < turn and moves < speeds)
+
+
+CHECKS: dict[Callable[[Checks, Seen], str], Reason] = {
+    numbers: Reason.NUMBERS, state: Reason.STATE, plan: Reason.PLAN, operator: Reason.OPERATOR,
+    tilt: Reason.TILT, joints: Reason.RANGE, tracking: Reason.TRACKING, link: Reason.LINK,
+    motors: Reason.MOTOR, pace: Reason.LATE, held: Reason.HELD,
+}  # fmt: skip

@@ -1,0 +1,210 @@
+"""What a bridge thinks: messages in, a command out, tick by tick, and nothing else.
+
+No clock, no socket and no chance: the same messages at the same times lead to the same command to
+the last bit, in a robot's process, in a test and when a log is replayed.  numpy alone.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rl.bridge import messages, states, wire
+from rl.bridge.checks import GONE_S, Checks, Reason, Seen, said
+from rl.bridge.ears import INF, Codec, Ears
+from rl.bridge.limiter import Limited, Limiter
+from rl.bridge.limits import Limits
+from rl.bridge.wire import Command
+from rl.bridge.wishes import Wishes
+from rl.spec import Spec
+
+CUTS = Reason.POSITION, Reason.PACE, Reason.TORQUE  # as the limiter's stages
+
+
+@dataclass(frozen=True)
+class Setup:
+    """All that decides what a core does, but for what it hears."""
+
+    spec: Spec
+    limits: Limits
+    ticks: int  # of the wire, in a period of the policy
+    episodes: bool = False  # a simulated robot may begin anew, armed
+
+
+class Told(NamedTuple):
+    """What a tick came to."""
+
+    datagram: bytes  # to the robot; empty where nothing is sent
+    command: Command | None
+    state: str
+    mask: Reason
+    stages: np.ndarray  # [stages, A] of the limiter; empty where it is damped
+
+
+class Core:
+    """One robot's.  In a tick: `begin`, `hear` robot and operators, `sense`, `hear` the policy,
+    `act`."""
+
+    def __init__(self, setup: Setup, codec: Codec) -> None:
+        setup.limits.check()
+        self.setup, self.codec = setup, codec
+        self.ears = Ears(setup.spec, codec, setup.episodes)
+        self.limiter = Limiter(setup.spec, setup.limits, setup.ticks)
+        self.checks = Checks(setup.spec, setup.limits)
+        self.wishes = Wishes(setup.spec, setup.limits, setup.ticks)
+        self.dt = setup.spec.control_dt / setup.ticks  # s between ticks
+        self.state, self.why, self.mask = states.DISCONNECTED, Reason(0), Reason(0)
+        self.now = self.late = 0.0
+        self.forget = False  # the policy is to forget what was
+        self.refused = ""  # the last that could not be done, and why
+
+    def begin(self, now: float, late: float) -> None:
+        """A tick, at a time in s, so many s after it should have begun."""
+        self.now, self.late = now, late
+        self.ears.begin(now)
+
+    def hear(self, source: str, datagram: bytes) -> None:
+        """A message of the robot, the policy, the operator, or a watcher who may stop it; and of
+        the bridge itself, that it ends."""
+        self.ears.hear(source, datagram)
+
+    def sense(self) -> bytes:
+        """What came of what was heard: the question to the policy, empty if there is none."""
+        self._take_plans()
+        silent = self.ears.age("robot")
+        if self.ears.reset:
+            self._begin_episode()
+        elif self.state == states.DISCONNECTED and silent <= self.setup.limits.state_age:
+            self._go(states.CONNECT, Reason(0))
+        elif self.state == states.PASSIVE and silent > GONE_S:
+            self._go(states.DISCONNECT, Reason.STATE)
+        self.mask, event = self.checks.judge(self._seen())
+        if event and self.state not in (states.DISCONNECTED, states.FAULT):
+            self._go(event, self.mask)
+        for asked in self.ears.events:
+            self._ask(states.ASKED[asked])
+        if self.ears.ends and states.RELAX in states.TABLE[self.state]:
+            self._go(states.RELAX, Reason.ASKED)
+        if self.state not in states.MOVING or not self.wishes.due(self.ears.robot):
+            return b""
+        return wire.encode(self._question())
+
+    def act(self) -> Told:
+        """The command of this tick."""
+        self._take_plans()
+        if self.state == states.DISCONNECTED or self.ears.robot is None:
+            return Told(b"", None, self.state, self.mask, np.zeros(0))
+        angles, speeds = self._joints()
+        if self.state in (states.PASSIVE, states.FAULT):
+            self.limiter.begin(angles)
+            command, stages = self._damped(), np.zeros(0)
+        else:
+            wished, stiff = self.wishes.at(self.now, self.limiter, self.ears.operator)
+            limited = self.limiter.tick(wished, angles, speeds, stiff)
+            command, stages = self._command(limited), limited.stages
+        return Told(self.codec.command(command), command, self.state, self.mask, stages)
+
+    def _take_plans(self) -> None:
+        for plan in self.ears.plans:
+            self.ears.counts["policy: old"] += not self.wishes.take(plan)
+        self.ears.plans = []
+
+    def _ask(self, event: str) -> None:
+        """An operator's word; what cannot be done is refused with the reason."""
+        try:
+            after = states.after(self.state, event)
+        except states.Illegal as error:
+            self.refused = str(error)
+            return
+        stirs = after in (states.READY, *states.MOVING) or event == states.CLEAR
+        if stirs and self.mask:
+            self.refused = f"{event!r} is refused: {said(self.mask)}."
+        elif after == states.ARMED and not self.ears.met:
+            self.refused = "'arm' is refused: no policy has come."
+        elif (self.state, event) == (states.READY, states.ARM) and not self.wishes.stands(self.now):
+            self.refused = "'arm' is refused: it is still on its way to its rest."
+        else:
+            self._go(event, Reason.ASKED)
+
+    def _go(self, event: str, why: Reason) -> None:
+        before, self.state = self.state, states.after(self.state, event)
+        if self.state == before:
+            return
+        self.why = why
+        self.forget |= self.state == states.ARMED and before != states.INTERVENE
+        self.wishes.enter(self.state, before, self.now, self.limiter)
+
+    def _begin_episode(self) -> None:
+        self.ears.reset, self.forget = False, True
+        self.state, self.why = states.ARMED, Reason(0)
+        self.limiter.begin(self._joints()[0])
+        self.checks.reset()
+        self.wishes.enter(states.ARMED, states.ARMED, -INF, self.limiter)
+
+    def _question(self) -> wire.Message:
+        assert self.ears.robot is not None
+        readings, forget, self.forget = self.ears.robot.readings, self.forget, False
+        return messages.ask_message(self.setup.spec, messages.Ask(
+            self.wishes.period, self.now, readings, self.asked, forget, self.waits
+        ))  # fmt: skip
+
+    @property
+    def asked(self) -> np.ndarray:
+        """The operator's command [C], within its range."""
+        channels, operator = self.setup.spec.command, self.ears.operator
+        command = operator.command if operator else np.zeros(len(channels))
+        low, high = ([getattr(c, k) for c in channels] for k in ("low", "high"))
+        return np.clip(command, low, high).astype(np.float32)
+
+    @property
+    def waits(self) -> bool:
+        """The robot's time stands still until it is answered."""
+        return bool(self.ears.robot and self.ears.robot.waits)
+
+    def tells(self, tick: int) -> bool:
+        """Operators are told in this tick how it is: once in a period, when it begins."""
+        if self.state in states.MOVING:
+            return self.ears.reset or not self.wishes.phase
+        return self.ears.reset or tick % self.setup.ticks == 0
+
+    def status(self, tick: int) -> messages.Status:
+        """What operators are told."""
+        robot, operator = self.ears.robot, self.ears.operator
+        blank = {s.name: np.zeros(s.size) for s in self.setup.spec.sensors}
+        return messages.Status(
+            tick, robot.time if robot else self.now, self.state, int(self.why), int(self.mask),
+            operator.number if operator else 0, robot.readings if robot else blank,
+            self.limiter.targets, self.waits,
+        )  # fmt: skip
+
+    def _seen(self) -> Seen:
+        ears, robot, (angles, speeds) = self.ears, self.ears.robot, self._joints()
+        wished = np.clip(self.wishes.wished, self.limiter.motion.low, self.limiter.motion.high)
+        return Seen(
+            self.now, self.state, robot.readings if robot else {}, angles, speeds, wished,
+            ears.age("robot"), self.wishes.age, ears.age("operator"), max(ears.bad.values()),
+            ears.lost, ears.came, robot.heat if robot else 0.0, bool(robot and robot.failed),
+            self.late,
+        )  # fmt: skip
+
+    def _joints(self) -> tuple[Any, Any]:
+        """Positions and speeds [A] of the motors' joints, where all are measured."""
+        motors, robot = self.setup.spec.actuators, self.ears.robot
+        if robot is None or not all(motor.position and motor.velocity for motor in motors):
+            return None, None
+        angles = [robot.readings[motor.position][0] for motor in motors]
+        speeds = [robot.readings[motor.velocity][0] for motor in motors]
+        return np.array(angles, float), np.array(speeds, float)
+
+    def _damped(self) -> Command:
+        off, damping = np.zeros(len(self.limiter.rest)), self.setup.limits.damping
+        return Command(self._seq, self.limiter.targets, off, off + damping, True, self.asked)
+
+    def _command(self, limited: Limited) -> Command:
+        self.mask |= sum(bit for bit, cut in zip(CUTS, limited.cut, strict=True) if cut)
+        return Command(self._seq, limited.targets, limited.kp, limited.kd, False, self.asked)
+
+    @property
+    def _seq(self) -> int:
+        assert self.ears.robot is not None
+        return self.ears.robot.seq

@@ -1,0 +1,64 @@
+"""A robot that speaks in our own datagrams (rl/bridge/wire.py): simulated, or one of yours."""
+
+import time
+
+from rl.bridge import wire
+from rl.bridge.wire import Command, Link, State
+from rl.spec import Spec
+
+PATIENCE = 10.0  # s that a robot may take to answer the first greeting
+
+
+class Codec:
+    """How it speaks: pure functions to and from bytes."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+
+    def state(self, datagram: bytes) -> State | None:
+        message = wire.decode(datagram)
+        return message and wire.state_of(self.spec, message)
+
+    def command(self, command: Command) -> bytes:
+        return wire.encode(wire.command_message(self.spec, command, 0.0))
+
+
+class Udp:
+    """The wire to it."""
+
+    def __init__(self, spec: Spec, peer: tuple[str, int]) -> None:
+        self.spec, self.codec, self.link = spec, Codec(spec), Link(("0.0.0.0", 0), peer)
+        self.rate = 0.0  # ticks a second, as it says
+        self.waits = self.episodes = False  # as its greeting says
+        self.gone: str = ""  # how it said goodbye
+
+    def meet(self) -> None:
+        """Greet it until it answers; ValueError if it is not of our spec, or does not."""
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            self.link.send(wire.hello(self.spec))
+            if (got := self.link.receive(0.2)) and got[0].kind == wire.HELLO:
+                wire.check_hello(self.spec, got[0], "The robot")
+                flags, self.rate = got[0].flags, got[0].time
+                self.waits, self.episodes = bool(flags & wire.WAITS), bool(flags & wire.EPISODES)
+                return
+        at = self.link.peer and "{}:{}".format(*self.link.peer)
+        raise ValueError(
+            f"No robot answered at {at} within {PATIENCE:.0f} s: start it first, or say where it "
+            "is with --robot. One that follows another policy does not answer."
+        )
+
+    def receive(self) -> list[bytes]:
+        """What it has said since the last call."""
+        found = self.link.drain()
+        for datagram in found:
+            message = wire.decode(datagram)
+            if message and message.kind == wire.BYE:
+                self.gone = "given up" if message.flags & wire.LOST else "done"
+        return found
+
+    def send(self, datagram: bytes) -> None:
+        self.link.send_raw(datagram)
+
+    def close(self) -> None:
+        self.link.close()

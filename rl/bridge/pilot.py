@@ -1,0 +1,114 @@
+"""Who drives a robot: tells a bridge what is asked of it, at each word of how it is.
+
+It may be anything that makes a `Word` of a `Status`: a script here, a human in rl/bridge/keys.py.
+"""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from rl.bridge import messages, states, wire
+from rl.bridge.desk import PILOT, REFUSED
+from rl.bridge.messages import Operator, Status
+from rl.bridge.wire import Link
+from rl.spec import Spec
+
+PATIENCE = 20.0  # s for a bridge to answer
+GONE_S = 10.0  # s of its silence, in which a simulated robot may stand still
+AGAIN_S = 0.2  # s between two tries to be armed
+
+Asked = Callable[[float], np.ndarray]  # the command [C] at a time, s
+
+
+class Word(NamedTuple):
+    event: str = ""  # of states.ASKED
+    command: np.ndarray | None = None  # [C]; None: zeros
+    jog: np.ndarray | None = None  # [A]
+    deadman: bool = False
+    leaves: bool = False  # it has nothing more to say
+
+
+class Source(Protocol):
+    def word(self, status: Status) -> Word: ...
+
+
+class Pilot:
+    """Speaks to a bridge over `link` for a source of words."""
+
+    def __init__(self, spec: Spec, link: Link) -> None:
+        self.spec, self.link = spec, link
+        self.seq = self.number = 0
+
+    def meet(self, patience: float = PATIENCE) -> None:
+        """Greet the bridge until it answers; ValueError if it does not, or refuses."""
+        until = time.monotonic() + patience
+        while time.monotonic() < until:
+            self.link.send(wire.hello(self.spec)._replace(flags=PILOT))
+            if (got := self.link.receive(0.2)) and got[0].kind == wire.HELLO:
+                if got[0].flags & REFUSED:
+                    raise ValueError(got[0].text)
+                wire.check_hello(self.spec, got[0], "The bridge")
+                return
+        raise ValueError(f"No bridge answered within {patience:g} s.")
+
+    def live(self, source: Source) -> str:
+        """Until the bridge or the source has nothing more to say; how it ended."""
+        heard = time.monotonic()
+        while True:
+            got = self.link.receive(0.05)
+            now = time.monotonic()
+            if got and got[0].kind == wire.BYE:
+                return "gone"
+            status = messages.status_of(self.spec, got[0]) if got else None
+            if status is None:
+                if now - heard > GONE_S:
+                    return "lost"
+                continue
+            heard = now
+            word = source.word(status)
+            self.say(word, status)
+            if word.leaves:
+                return "left"
+
+    def say(self, word: Word, status: Status) -> None:
+        self.seq = max(self.seq + 1, status.tick)
+        self.number += bool(word.event)
+        event = states.ASKED.index(word.event) if word.event else -1
+        command = np.zeros(len(self.spec.command)) if word.command is None else word.command
+        jog = np.zeros(len(self.spec.actuators)) if word.jog is None else word.jog
+        said = Operator(self.seq, event, self.number, word.deadman, command, jog)
+        self.link.send(messages.operator_message(self.spec, said, status.time))
+
+    def bye(self) -> None:
+        nothing = np.zeros(0, "<f4")
+        self.link.send(wire.Message(wire.BYE, 0, self.spec.hash, 0, 0.0, nothing))
+
+
+class Script:
+    """Has a robot stand, arms it, and asks what a script says until it ends."""
+
+    def __init__(self, asked: Asked, seconds: float, arms: bool) -> None:
+        """Unless it `arms` it, a simulated robot's episodes do; times are then the robot's."""
+        self.asked, self.seconds, self.arms = asked, seconds, arms
+        self.since = 0.0 if not arms else None
+        self.tried = -np.inf
+
+    def word(self, status: Status) -> Word:
+        t = status.time
+        if not self.arms:
+            return Word(command=self.asked(t))
+        if status.state == states.ARMED:
+            self.since = t if self.since is None else self.since
+            ran = t - self.since
+            over = ran >= self.seconds
+            return Word(states.WAIT if over else "", self.asked(ran), leaves=over)
+        if self.since is not None or status.state == states.FAULT:  # it was stopped
+            return Word(leaves=True)
+        again = {states.PASSIVE: states.STAND, states.HOLD: states.STAND, states.READY: states.ARM}
+        event = again.get(status.state, "")
+        if t - self.tried < AGAIN_S:
+            return Word()
+        self.tried = t
+        return Word(event)

@@ -1,0 +1,76 @@
+"""A log lived through again: the same messages must lead to the same commands, to the last bit."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rl.artefact import Deployed
+from rl.bridge import messages, wire
+from rl.bridge.core import Core, Told
+from rl.bridge.ears import Codec
+from rl.bridge.flight import Flight, Row
+from rl.bridge.messages import Ask
+
+
+@dataclass
+class Replayed:
+    """What came of it."""
+
+    ticks: int = 0
+    different: int = 0  # ticks whose command, state, reasons or stages are not as they were
+    first: str = ""  # of them, and in what
+    asked: int = 0  # questions to the policy that could be put again
+    off: float = 0.0  # most that a target is off what it was, if a policy was given
+
+
+def replay(flight: Flight, codec: Codec, policy: Deployed | None = None) -> Replayed:
+    """Compare a core that hears what was heard with what the log says of it."""
+    core, found = Core(flight.about.setup, codec), Replayed()
+    asks: dict[int, Ask] = {}  # that the policy has not answered
+    for row in flight.rows:
+        core.begin(row.now, row.late)
+        for heard in row.heard:
+            if not heard.answer:
+                core.hear(heard.source, heard.datagram)
+        question = core.sense()
+        for heard in row.heard:
+            if heard.answer:
+                core.hear(heard.source, heard.datagram)
+        told = core.act()
+        found.ticks += 1
+        if what := _difference(row, told):
+            found.different += 1
+            found.first = found.first or f"tick {row.number}: {what}"
+        if policy:
+            _ask_again(policy, core, question, row, asks, found)
+    return found
+
+
+def _difference(row: Row, told: Told) -> str:
+    """In what a tick is not as it was, "" if in nothing."""
+    if row.told != told.datagram:
+        return "another command"
+    if (row.state, row.mask) != (told.state, int(told.mask)):
+        return f"{told.state} and not {row.state}, or other reasons"
+    return "" if told.stages.tobytes() == row.stages.tobytes() else "other stages of its limits"
+
+
+def _ask_again(
+    policy: Deployed, core: Core, question: bytes, row: Row, asks: dict[int, Ask], found: Replayed
+) -> None:  # fmt: skip
+    """Whether the policy answers as it did, if it did: it leaves out questions that are old."""
+    spec = core.setup.spec
+    if ask := messages.ask_of(spec, wire.decode(question)):
+        asks[ask.period] = ask
+    for heard in row.heard:
+        plan = messages.plan_of(spec, wire.decode(heard.datagram))
+        if heard.source != "policy" or plan is None or plan.first not in asks:
+            continue
+        if any(x.reset for x in asks.values()):
+            policy.reset()
+        ask = asks[plan.first]
+        targets = policy.step(ask.readings, ask.command)
+        for period in [x for x in asks if x <= plan.first or asks[x].reset]:
+            del asks[period]
+        found.asked += 1
+        found.off = max(found.off, float(np.abs(plan.targets[0] - targets).max()))

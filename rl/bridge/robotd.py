@@ -1,0 +1,235 @@
+"""The process that tells motors what to do, and the only one: python -m rl.bridge.robotd
+
+It knows of no network but its wires, has no JAX, and never waits for a policy or an operator longer
+than a tick has time for.
+"""
+
+import hashlib
+import signal
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import tyro
+
+from rl import artefact
+from rl.bridge import states, wire
+from rl.bridge.checks import Reason, said
+from rl.bridge.clock import Clock, LockStep, Real, steady
+from rl.bridge.core import Core, Setup, Told
+from rl.bridge.desk import Desk
+from rl.bridge.drivers.udp import Udp
+from rl.bridge.ears import Codec
+from rl.bridge.flight import About, Row
+from rl.bridge.limits import Limits
+from rl.bridge.recorder import Feed
+from rl.spec import Spec
+
+GATHER_S = 120.0  # s for a policy and a pilot to come
+ABANDONED_S = 10.0  # s of silence of who drives it
+LOST_S = 2.0  # s of silence after which a simulated robot is given up
+RELAX_S = 0.2  # s that motors are told to be damped at the end
+SHARE = 0.4  # of a tick of the wire, for which it waits for the policy
+CUT = Reason.POSITION | Reason.PACE | Reason.TORQUE
+
+
+class Driver(Protocol):
+    """The wire to a robot."""
+
+    gone: str  # how it said goodbye, if it did
+
+    @property
+    def codec(self) -> Codec: ...
+
+    def receive(self) -> list[bytes]: ...
+    def send(self, datagram: bytes) -> None: ...
+    def close(self) -> None: ...
+
+
+@dataclass
+class Tally:
+    """What a run came to."""
+
+    asked: int = 0  # questions to the policy
+    took: list[float] = field(default_factory=list)  # s, of each that was answered at once
+    limited: int = 0  # periods in which a limit cut the policy's targets
+    why: int = 0  # Reason of the last
+    states: Counter[str] = field(default_factory=Counter)  # ticks in each
+    late: float = 0.0  # s, the latest tick
+    missed: int = 0  # ticks that were left out
+
+    def count(self, told: Told, late: float, took: float, asked: bool) -> None:
+        self.states[told.state] += 1
+        self.late = max(self.late, late)
+        if asked:
+            self.asked += 1
+            self.took.append(took)
+            if cut := told.mask & CUT:
+                self.limited += 1
+                self.why = cut
+
+
+class Robotd:
+    """A core, its clock and its wires."""
+
+    def __init__(
+        self, core: Core, clock: Clock, driver: Driver, desk: Desk, feed: Feed | None = None
+    ) -> None:
+        self.core, self.clock, self.driver, self.desk = core, clock, driver, desk
+        self.feed, self.tally, self.ended, self.leaving = feed, Tally(), False, False
+
+    def first_word(self) -> None:
+        """Hear the pilot before the robot moves."""
+        self.core.begin(0.0, 0.0)
+        self.desk.tell(self.core.status(0)._replace(waits=True))
+        self._hear_all()
+
+    def live(self) -> str:
+        """Tick until the robot or the pilot says goodbye, or `ended` is set; how it ended."""
+        while not (self.ended or self.desk.left or self.abandoned):
+            if (tick := self.clock.wait()) is None:
+                self.driver.receive()
+                return self.driver.gone or "lost"
+            self._tick(*tick)
+            self.clock.done()
+            if self.driver.gone:
+                return self.driver.gone
+            if self.core.setup.episodes and self._silent > LOST_S:
+                return "lost"
+        if not self.core.waits:
+            self._relax()
+        return "stopped"
+
+    @property
+    def _silent(self) -> float:
+        """s since the robot spoke, or since it should have begun to."""
+        return min(self.core.ears.age("robot"), self.core.now)
+
+    @property
+    def abandoned(self) -> bool:
+        """Nobody has driven it for long, and it needs nobody."""
+        alone = self.core.setup.episodes or self.core.state in (
+            states.DISCONNECTED, states.PASSIVE, states.FAULT)  # fmt: skip
+        return alone and self.desk.pilot_silent > ABANDONED_S
+
+    def _relax(self) -> None:
+        """Leave motors damped: a robot goes on with what it heard last."""
+        until, self.leaving = self.core.now + RELAX_S, True
+        while self.core.now < until and (tick := self.clock.wait()):
+            self._tick(*tick)
+            self.clock.done()
+
+    def _tick(self, number: int, now: float, late: float) -> None:
+        core, desk, took = self.core, self.desk, float("nan")
+        core.begin(now, late)
+        for datagram in self.driver.receive():
+            self._hear("robot", datagram)
+        if self.leaving:
+            self._hear("bridge", b"")
+        if core.tells(number):
+            desk.tell(core.status(number))
+        self._hear_all()
+        if question := core.sense():
+            took = desk.ask(question, core.waits, core.wishes.period, SHARE * core.dt)
+            self._hear_all(answer=True)
+        told = core.act()
+        if told.datagram:
+            self.driver.send(told.datagram)
+        if self.feed:
+            self.feed.tick(Row(
+                number, now, late, took, (), told.datagram, told.state, int(told.mask), told.stages
+            ))  # fmt: skip
+        self.tally.count(told, late, took, bool(question))
+
+    def _hear_all(self, answer: bool = False) -> None:
+        for source, datagram in self.desk.collect():
+            self._hear(source, datagram, answer)
+
+    def _hear(self, source: str, datagram: bytes, answer: bool = False) -> None:
+        self.core.hear(source, datagram)
+        if self.feed:
+            self.feed.hear(source, answer, datagram)
+
+
+@dataclass(frozen=True)
+class Args:
+    """Stand between a robot and whoever wants to move it."""
+
+    artefact: tyro.conf.Positional[Path]
+    robot: str = "127.0.0.1:9870"
+    desk: str = "127.0.0.1:9871"  # where a policy and operators come to
+    patience: float = 10.0  # s to wait for them in lock step
+    log: Path | None = None  # an .mcap file of all that is heard and told
+    limits: Limits = Limits()
+
+
+def main(args: Args) -> None:
+    spec = artefact.read(args.artefact).spec
+    desk, end = Desk(spec, wire.address(args.desk), args.patience), ""
+    desk.gather(GATHER_S)
+    try:
+        robotd = begun(args, spec, desk)
+        for sent in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(sent, lambda *_: setattr(robotd, "ended", True))
+        steady()  # after what it starts, which would be as urgent as itself
+        robotd.first_word()
+        end = robotd.live()
+    finally:
+        desk.bye(end == "lost")
+    if robotd.feed and not robotd.feed.close():
+        print(f"error: {args.log} is not whole.", file=sys.stderr)
+    robotd.tally.missed = robotd.clock.missed
+    tell(robotd.tally, end)
+    for wrong in verdict(robotd.core, end):
+        sys.exit(f"error: {wrong}")
+
+
+def begun(args: Args, spec: Spec, desk: Desk) -> Robotd:
+    """A bridge to the robot, which has been met."""
+    driver = Udp(spec, robot := wire.address(args.robot))
+    driver.meet()
+    ticks = max(round(driver.rate * spec.control_dt), 1)
+    setup = Setup(spec, args.limits, ticks, episodes=driver.episodes)
+    digest = hashlib.sha256(args.artefact.read_bytes()).hexdigest()
+    feed = Feed(args.log, About(setup, "udp", digest, time.time())) if args.log else None
+    real = Real(spec.control_dt / ticks)
+    clock = LockStep(spec, robot, args.patience) if driver.waits else real
+    return Robotd(Core(setup, driver.codec), clock, driver, desk, feed)
+
+
+def tell(tally: Tally, end: str) -> None:
+    """What a run came to, in lines."""
+    took = [x for x in tally.took if x == x]
+    p50, p99 = np.percentile(took or [0.0], (50, 99)) * 1e3
+    print(f"{end:8} {tally.asked} ticks of {p50:.2f} ms (99%: {p99:.2f} ms)")
+    if late := len(tally.took) - len(took):
+        print(f"late     {late} ticks without an answer at once, which held the last targets")
+    if tally.limited:
+        print(f"limited  {tally.limited} ticks, at last for {said(tally.why)}")
+    if tally.missed:
+        print(f"missed   {tally.missed} ticks of the wire, {tally.late * 1e3:.0f} ms late at most")
+    sys.stdout.flush()
+
+
+def verdict(core: Core, end: str) -> list[str]:
+    """What went wrong."""
+    if end == "lost":
+        return ["The robot fell silent."]
+    if end == "given up":
+        return ["The robot heard nothing of this bridge for too long, and was damped."]
+    if core.state == states.FAULT:
+        return [f"The robot was damped at the end: {said(core.why)}."]
+    if core.state == states.HOLD and core.why != Reason.ASKED:
+        return [f"The robot was held at the end: {said(core.why)}."]
+    return []
+
+
+if __name__ == "__main__":
+    try:
+        main(tyro.cli(Args, prog="python -m rl.bridge.robotd"))
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")

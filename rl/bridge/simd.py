@@ -1,0 +1,167 @@
+"""A simulated robot in its own process, behind the wire, in real time or in lock step.
+
+When commands stop coming its motors go on holding the last one, and then are damped.
+"""
+
+import time
+from typing import Any
+
+import numpy as np
+
+from rl.bridge import wire
+from rl.bridge.channel import NETWORKS, Channel, Network
+from rl.bridge.simulator import Log, Robot
+from rl.bridge.wire import Command, Link, State
+
+HOLD_S = 0.1  # s without a command that motors go on holding the last one
+DAMPED_S = 1.0  # s that a robot is damped before its simulation ends
+PATIENCE = 10.0  # s of wall time for a bridge to answer
+STARVED = 2  # exit status of a robot that was damped at the end, since no answer came
+NOTHING = np.zeros(0, "<f4")
+
+
+def ticks_of(robot: Robot, rate: float | None, realtime: bool) -> int:
+    """Ticks of a wire of `rate` Hz in a step of the policy; None: one, or of each of physics."""
+    if rate is None:
+        return robot.substeps if realtime else 1
+    dt = robot.spec.control_dt
+    ticks = round(dt * rate) if 0 < rate <= robot.substeps / dt else 0
+    if not ticks or robot.substeps % ticks or abs(ticks / rate - dt) > 1e-9:
+        raise ValueError(
+            f"--rate is {rate:g}: it needs a multiple of {1 / dt:g} that divides --hz, "
+            f"{robot.substeps / dt:g}."
+        )
+    return ticks
+
+
+class Simulator:
+    """A robot behind a socket: waits for a bridge, then lives through its episodes."""
+
+    def __init__(
+        self, robot: Robot, link: Link, realtime: bool, ticks: int, episodes: bool = True
+    ) -> None:
+        """`ticks` of the wire are a step of the policy: in each it says how it is, and listens.
+
+        Episodes begin armed; without them it is as a robot that was switched on.
+        """
+        self.robot, self.link, self.realtime, self.ticks = robot, link, realtime, ticks
+        self.episodes = episodes
+        self.rate = ticks / robot.spec.control_dt
+        self.caller: Any = None  # who is told when time passes, in lock step
+        self.through(NETWORKS["none"], 0)
+        self.seq, self.answered, self.log = 0, 0, Log()
+        self.starved, self.behind = 0, 0.0  # steps damped for want of an answer; s behind the clock
+
+    def through(self, network: Network, seed: int) -> None:
+        """Speak through a network, both ways alike."""
+        rngs = np.random.default_rng(seed).spawn(2)
+        self.there, self.back = (Channel(network, rng) for rng in rngs)
+
+    def meet(self, wait: float) -> None:
+        """Wait so many s for a bridge and greet it; ValueError if it is another robot's."""
+        until = time.monotonic() + wait
+        spec = self.robot.spec
+        known = wire.WAITS * (not self.realtime) | wire.EPISODES * self.episodes
+        hello = wire.hello(spec)._replace(flags=known, time=self.rate)
+        while time.monotonic() < until:
+            if (got := self.link.receive(0.1)) is None or got[0].kind != wire.HELLO:
+                continue
+            message, sender = got
+            if message.flags & wire.WAITS:
+                self.caller = sender
+            else:
+                self.link.peer = sender
+            self._send(sender, hello)
+            wire.check_hello(spec, message, "The bridge")
+            if self.link.peer and (self.realtime or self.caller):
+                return
+        raise ValueError(
+            f"No bridge came within {wait:g} s: start one with python -m rl.bridge run, and "
+            "--robot if this is not where it looks."
+        )
+
+    def episode(self, number: int, qpos: np.ndarray, qvel: np.ndarray, seconds: float) -> str:
+        """Live from a pose for so long; how it ended.  Its time begins at `number` * `seconds`."""
+        robot, dt = self.robot, self.robot.spec.control_dt
+        robot.reset(qpos, qvel)
+        if not self.episodes:
+            robot.damp()
+        end, self.silent, self.began = round(seconds / dt), 0.0, time.monotonic()
+        self.absent = False  # in lock step, who did not answer in time: nobody waits for it again
+        for t in range(end):
+            for tick in range(self.ticks):
+                self._tick(number * end * self.ticks, t * self.ticks + tick)
+            self.starved += self.silent > HOLD_S
+            self.log.add(**robot.facts(), episode=number, silent=self.silent)
+            gone = self.realtime and self.silent > HOLD_S + DAMPED_S
+            if gone or (self.absent and self.silent > HOLD_S):
+                return "lost" if self.episodes else "left"
+            if robot.fallen and self.episodes:
+                return "fell"
+        return ("starved" if self.silent else "damped") if robot.damped else "done"
+
+    def _tick(self, before: int, t: int) -> None:
+        """Tick t of an episode, before which there were so many."""
+        robot, dt = self.robot, 1 / self.rate
+        self.seq += 1
+        behind = time.monotonic() - self.began - t * dt
+        if self.realtime and behind > HOLD_S:
+            self.began += behind  # it was paused itself: the bridge is not to blame
+            self.behind += behind
+        now, due = (before + t) * dt, self.began + (t + 1) * dt
+        begins = self.episodes and t == 0
+        state = State(self.seq, now, robot.readings(), begins, waits=not self.realtime)
+        self.there.send(now, wire.encode(wire.state_message(robot.spec, state)))
+        for datagram in self.there.arrived(now):
+            self.link.send_raw(datagram)
+        patient = time.monotonic() + (0.0 if self.absent else PATIENCE)
+        command = self._answer(now, due if self.realtime else patient)
+        self.silent = 0.0 if command else self.silent + dt
+        if command:
+            robot.command(command)
+        elif self.silent > HOLD_S:
+            robot.damp()
+        robot.step(robot.substeps // self.ticks)
+        if self.realtime:
+            time.sleep(max(0.0, due - time.monotonic()))
+
+    def _answer(self, now: float, until: float) -> Command | None:
+        """The newest command that comes in time."""
+        if self.caller:
+            token = wire.Message(wire.TOKEN, 0, self.robot.spec.hash, self.seq, now, NOTHING)
+            self._send(self.caller, token)
+        while (left := until - time.monotonic()) > 0:
+            if (got := self.link.receive_raw(left)) is None:
+                continue
+            datagram, sender = got
+            if sender == self.link.peer:
+                self.back.send(now, datagram)
+            elif sender == self.caller and (message := wire.decode(datagram)):
+                if message.kind == wire.BYE:
+                    return None
+                if message.kind == wire.TOKEN and message.seq == self.seq:
+                    break
+        else:
+            self.absent = not self.realtime
+        return self._newest(self.back.arrived(now))
+
+    def _newest(self, datagrams: list[bytes]) -> Command | None:
+        newest = None
+        for message in map(wire.decode, datagrams):
+            command = message and wire.command_of(self.robot.spec, message)
+            if command and command.seq >= self.answered:
+                self.answered, newest = command.seq, command
+        return newest
+
+    def bye(self, lost: bool) -> None:
+        message = wire.Message(
+            wire.BYE, wire.LOST * lost, self.robot.spec.hash, self.seq, 0.0, NOTHING
+        )
+        for peer in (self.link.peer, self.caller):
+            if peer:
+                self._send(peer, message)
+
+    def _send(self, peer: Any, message: wire.Message) -> None:
+        here, self.link.peer = self.link.peer, peer
+        self.link.send(message)
+        self.link.peer = here

@@ -1,0 +1,81 @@
+"""A robot driven from a keyboard, in a terminal of the test's own."""
+
+import os
+import pty
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rl.bridge import states
+from rl.bridge.keys import STEPS, Keys
+from rl.bridge.messages import Status
+from tests.rig import body, go2, of
+
+Press = Any
+
+
+@pytest.fixture
+def keys(capsys: pytest.CaptureFixture[str]) -> Iterator[tuple[Keys, Press]]:
+    """The keyboard, and how to press on it."""
+    hand, terminal = pty.openpty()
+    with os.fdopen(terminal, "rb", buffering=0) as stream, Keys(go2(), stream) as made:
+        yield made, lambda text: os.write(hand, text.encode())
+    os.close(hand)
+
+
+def now(state: str, why: int = 0) -> Status:
+    return Status(7, 0.14, state, why, 0, 0, body(), of("rest"))
+
+
+def test_keys_ask_for_more_and_less_and_no_more_than_may_be(keys: tuple[Keys, Press]) -> None:
+    made, press = keys
+    press("ww")
+    np.testing.assert_allclose(made.word(now(states.ARMED)).command, [2 * 1.5 / STEPS, 0, 0])
+    press("wqd" * 30)
+    np.testing.assert_allclose(made.word(now(states.ARMED)).command, [1.5, 0.8, -1.2])
+    press("x")
+    np.testing.assert_array_equal(made.word(now(states.ARMED)).command, 0)
+    assert made.word(now(states.ARMED)).event == ""
+
+
+def test_go_leads_to_being_armed_and_no_further(keys: tuple[Keys, Press]) -> None:
+    made, press = keys
+    assert made.word(now(states.PASSIVE)).event == ""
+    press("g")
+    assert made.word(now(states.PASSIVE)).event == states.STAND
+    made.tried = -np.inf
+    assert made.word(now(states.READY)).event == states.ARM
+    assert made.word(now(states.READY)).event == ""  # not all the time
+    made.tried = -np.inf
+    assert made.word(now(states.READY)).event == states.ARM  # it was on its way still
+    made.tried = -np.inf
+    assert made.word(now(states.ARMED)).event == ""
+    assert made.word(now(states.HOLD)).event == ""  # it does not go on by itself
+    press("g")
+    assert made.word(now(states.HOLD)).event == states.ARM
+    press("r")
+    assert made.word(now(states.HOLD)).event == states.RELAX
+    made.tried = -np.inf
+    assert made.word(now(states.PASSIVE)).event == ""
+
+
+def test_a_stop_is_heard_among_all_that_is_pressed(keys: tuple[Keys, Press]) -> None:
+    made, press = keys
+    press("gw hgw")
+    assert made.word(now(states.ARMED)).event == states.STOP
+    press("c")
+    assert made.word(now(states.FAULT)).event == states.CLEAR
+    press("z")
+    assert made.word(now(states.PASSIVE)).leaves
+
+
+def test_what_it_is_in_is_shown_once_with_the_reason(
+    keys: tuple[Keys, Press], capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, _ = keys
+    for _ in range(3):
+        made.word(now(states.FAULT, why=16))
+    said = capsys.readouterr().out
+    assert said.count("fault (it leans too far)   asked +0.00 +0.00 +0.00") == 1
