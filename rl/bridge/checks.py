@@ -165,7 +165,7 @@ def motors(checks: Checks, seen: Seen) -> str:
     return FAIL if seen.failed else PAUSE if seen.heat > checks.limits.heat else ""
 
 
-def pace(checks: Checks, seen: Seen) -> str:
+def machine(checks: Checks, seen: Seen) -> str:
     if seen.late <= LATE_S:
         return ""
     checks.lates.append(seen.now)
@@ -204,8 +204,9 @@ def still(seen: Seen) -> bool:
     return bool(most[0] < lean and most[1] < turn and moves < speeds)
 
 
+# Each is needed (tests/test_judged.py takes them out one by one).
 CHECKS: dict[Callable[[Checks, Seen], str], Reason] = {
     numbers: Reason.NUMBERS, state: Reason.STATE, plan: Reason.PLAN, operator: Reason.OPERATOR,
     tilt: Reason.TILT, joints: Reason.RANGE, tracking: Reason.TRACKING, link: Reason.LINK,
-    motors: Reason.MOTOR, pace: Reason.LATE, held: Reason.HELD,
+    motors: Reason.MOTOR, machine: Reason.LATE, held: Reason.HELD,
 }  # fmt: skip

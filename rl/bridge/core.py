@@ -18,8 +18,6 @@ from rl.bridge.wire import Command
 from rl.bridge.wishes import Wishes
 from rl.spec import Spec
 
-CUTS = Reason.POSITION, Reason.PACE, Reason.TORQUE  # as the limiter's stages
-
 
 @dataclass(frozen=True)
 class Setup:
@@ -131,6 +129,8 @@ class Core:
         if self.state == before:
             return
         self.why = why
+        if before == states.PASSIVE:
+            self.limiter.begin(self._joints()[0])  # as it is now, and not a tick ago
         self.forget |= self.state == states.ARMED and before != states.INTERVENE
         self.wishes.enter(self.state, before, self.now, self.limiter)
 
@@ -201,7 +201,7 @@ class Core:
         return Command(self._seq, self.limiter.targets, off, off + damping, True, self.asked)
 
     def _command(self, limited: Limited) -> Command:
-        self.mask |= sum(bit for bit, cut in zip(CUTS, limited.cut, strict=True) if cut)
+        self.mask |= limited.mask
         return Command(self._seq, limited.targets, limited.kp, limited.kd, False, self.asked)
 
     @property

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rl.bridge.checks import Reason
 from rl.bridge.limits import Limits
 from rl.motion import motion
 from rl.spec import Spec
@@ -21,7 +22,7 @@ class Limited(NamedTuple):
     kp: np.ndarray
     kd: np.ndarray
     stages: np.ndarray  # [stages, A] the targets after each
-    cut: tuple[bool, ...]  # which of them changed something
+    mask: Reason  # of those that changed something
 
 
 class Tick(NamedTuple):
@@ -69,16 +70,16 @@ class Limiter:
     def tick(self, wished: np.ndarray, angles: Any, speeds: Any, stiff: float = 1.0) -> Limited:
         """What is told for `wished` targets, with that share of the gains' stiffness."""
         now = Tick(wished, stiff * self.motion.kp, self.motion.kd.copy(), angles, speeds)
-        stages, cut = [], []
-        for stage in STAGES:
+        stages, mask = [], Reason(0)
+        for stage, reason in STAGES.items():
             after = stage(self, now)
-            changed = after.targets != now.targets, after.kp != now.kp
-            cut.append(bool(np.any(changed)))
+            if np.any((after.targets != now.targets, after.kp != now.kp)):
+                mask |= reason
             stages.append(after.targets)
             now = after
         self.told = np.roll(self.told, -1, axis=0)
         self.told[-1] = now.targets
-        return Limited(now.targets.copy(), now.kp, now.kd, np.stack(stages), tuple(cut))
+        return Limited(now.targets.copy(), now.kp, now.kd, np.stack(stages), mask)
 
 
 def position(limiter: Limiter, now: Tick) -> Tick:
@@ -93,7 +94,7 @@ def pace(limiter: Limiter, now: Tick) -> Tick:
         eased = limiter.motion.eased(now.targets, told[1], told[1] - told[0], np)
     else:
         eased = np.where(limiter.motion.gain > 0, _smooth(limiter, now.targets), now.targets)
-    return now._replace(targets=np.clip(eased, *_reach(limiter)))
+    return now._replace(targets=np.clip(eased, *_reach(limiter, now.targets)))
 
 
 def _smooth(limiter: Limiter, wished: np.ndarray) -> np.ndarray:
@@ -118,20 +119,23 @@ def torque(limiter: Limiter, now: Tick) -> Tick:
     if now.angles is None:
         return now
     most, kp = limiter.motion.torque, np.maximum(now.kp, 1e-9)
-    drag, (low, high) = now.kd * now.speeds, _reach(limiter)
+    drag, (low, high) = now.kd * now.speeds, _reach(limiter, now.targets)
     near = np.clip(now.targets, now.angles + (drag - most) / kp, now.angles + (drag + most) / kp)
-    near = np.clip(near, low, high)
+    near = np.clip(near, np.minimum(low, now.targets), np.maximum(high, now.targets))
     pull = np.abs(now.kp * (near - now.angles) - drag)
     share = np.where(pull > most * (1 + 1e-9), most / np.maximum(pull, 1e-9), 1.0)
     return now._replace(targets=near, kp=now.kp * share, kd=now.kd * share)
 
 
-def _reach(limiter: Limiter) -> tuple[np.ndarray, np.ndarray]:
-    """Where the next targets may be, for the range's and speed's sake: least and most [A]."""
-    period = limiter.told[limiter.ticks :]
-    low = np.maximum(limiter.motion.low, period.max(0) - limiter.motion.step)
-    return low, np.minimum(limiter.motion.high, period.min(0) + limiter.motion.step)
+def _reach(limiter: Limiter, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Least and most [A] that the next targets may be for the speed's sake, and no further out of
+    their range than these."""
+    period, motion = limiter.told[limiter.ticks :], limiter.motion
+    low = np.maximum(np.minimum(motion.low, targets), period.max(0) - motion.step)
+    return low, np.minimum(np.maximum(motion.high, targets), period.min(0) + motion.step)
 
 
-# In this order; each is needed (tests/test_limiter.py takes them out one by one).
-STAGES: tuple[Callable[[Limiter, Tick], Tick], ...] = position, pace, torque
+# In this order; each is needed (tests/test_judged.py takes them out one by one).
+STAGES: dict[Callable[[Limiter, Tick], Tick], Reason] = {
+    position: Reason.POSITION, pace: Reason.PACE, torque: Reason.TORQUE,
+}  # fmt: skip

@@ -1,0 +1,187 @@
+"""A bridge's core before its referee: whatever is said to it, and with each check taken out.
+
+The referee knows only what went over the wire to the robot and back (rl/bridge/referee.py).
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rl.bridge import checks, limiter, states
+from rl.bridge.limits import Limits
+from rl.bridge.referee import Verdict, judge
+from rl.bridge.states import ARM, ARMED, CLEAR, FAULT, HOLD, PASSIVE, READY, STAND
+from tests.rig import DT, Rig, body, of
+
+REST, TICKS = of("rest"), 5  # of the wire, in a period
+QUICK = Limits(stand_s=0.3, blend_s=0.1)
+
+
+class Judged(Rig):
+    """A rig whose robot writes down what goes over its wire."""
+
+    def __init__(self, limits: Limits = QUICK) -> None:
+        super().__init__(limits, TICKS)
+        self.lines: list[str] = []
+        self.released: list[list[float]] = []
+        hear, self.sent = self.core.hear, []
+
+        def heard(source: str, datagram: bytes) -> None:
+            self.sent += [datagram.hex()] * (source == "robot")
+            hear(source, datagram)
+
+        self.core.hear = heard  # type: ignore[method-assign]
+
+    def tick(self, *args: Any, **more: Any) -> Any:
+        before = self.core.state
+        told = super().tick(*args, **more)
+        if before == PASSIVE and told.state == READY:
+            self.released.append([self.core.now, self.core.now])
+        row = {"t": self.number, "time": self.core.now, "sent": self.sent, "reset": False}
+        row["got"] = [told.datagram.hex()] if told.datagram else []
+        self.lines.append(json.dumps(row))
+        self.sent = []
+        return told
+
+    def verdict(self, *expect: tuple[str, float, float, float, str]) -> Verdict:
+        names = "name", "from", "within", "until", "be"
+        limits = asdict(self.core.setup.limits)
+        header = {"spec": asdict(self.spec) | {"hash": self.spec.hash.hex()}, "limits": limits}
+        header |= {"rate": TICKS / DT, "released": self.released}
+        header["expect"] = [dict(zip(names, each, strict=True)) for each in expect]
+        return judge([json.dumps(header), *self.lines])
+
+
+def ready(limits: Limits = QUICK) -> Judged:
+    """Armed, and following its policy."""
+    rig = Judged(limits)
+    events = {1: STAND, 120: ARM}
+    for t in range(180):
+        rig.tick(body(), REST, event=events.get(t, ""))
+    assert rig.core.state == ARMED, rig.core.refused
+    return rig
+
+
+class Robot:
+    """Joints that go where they are told, more or less; some robots jump, lie or turn over."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng, self.kind = rng, rng.choice(["good", "jumps", "lies", "topples", "mute"])
+        self.angles, self.lean = REST + rng.normal(0, 0.1, 12), 0.0
+
+    def told(self, targets: np.ndarray) -> Any:
+        rng, odd = self.rng, self.rng.random() < 0.01
+        speeds = np.clip((targets - self.angles) * rng.uniform(0, 20), -20, 20)
+        self.angles = self.angles + speeds * DT / TICKS
+        if self.kind == "jumps" and odd:
+            self.angles += rng.normal(0, 0.5, 12)
+        self.lean += 0.004 * (self.kind == "topples")
+        if self.kind == "mute" and rng.random() < 0.4:
+            return None
+        quat = 1.01 * np.array([np.cos(self.lean / 2), 0, np.sin(self.lean / 2), 0])
+        bad = np.where(np.arange(12) == 3, rng.choice([np.nan, np.inf, -np.inf]), self.angles)
+        lies = self.kind == "lies" and odd
+        return body(bad if lies else self.angles, speeds + rng.normal(0, 1, 12), quat)
+
+
+WISHES: dict[str, Callable[[np.random.Generator, np.ndarray], Any]] = {
+    "walk": lambda rng, at: at + rng.normal(0, 0.5, 12),
+    "bang-bang": lambda rng, at: np.where(rng.random(12) < 0.5, of("high"), of("low")),
+    "noise": lambda rng, at: rng.normal(0, 3, 12),
+    "huge": lambda rng, at: rng.choice([1e30, -3e38, 1e9], 12),
+    "no number": lambda rng, at: np.where(rng.random(12) < 0.5, np.nan, np.inf),
+    "misshapen": lambda rng, at: np.zeros(int(rng.integers(1, 30))),
+    "chunks": lambda rng, at: rng.normal(0, 1, (int(rng.integers(1, 9)), 12)),
+    "nothing": lambda rng, at: None,
+}
+
+
+@pytest.mark.parametrize("name", WISHES)
+def test_motors_hear_only_what_is_allowed(name: str) -> None:
+    """In all ticks, of spells of fair and of other wishes, of many robots and rash operators."""
+    rng, rig = np.random.default_rng(sum(map(ord, name))), Judged()
+    robot, odd, seen = Robot(rng), False, set()
+    again = {PASSIVE: STAND, READY: ARM, HOLD: ARM, FAULT: CLEAR}
+    for _ in range(5_000):
+        odd = rng.random() < 0.5 if rng.random() < 0.05 else odd
+        at = rig.core.limiter.targets
+        wish = WISHES[name](rng, at) if odd else REST + rng.normal(0, 1, 12)
+        event = again.get(rig.core.state, "") if rng.random() < 0.3 else ""
+        event = str(rng.choice(states.ASKED)) if rng.random() < 0.002 else event
+        told = rig.tick(robot.told(at), wish, event=event, operator=rng.random() < 0.98)
+        seen.add(told.state)
+        if rng.random() < (0.02 if told.state == FAULT else 0.003):
+            robot = Robot(rng)
+    verdict = rig.verdict()
+    assert verdict.violations == {}, verdict.first
+    assert seen >= {PASSIVE, READY, ARMED, FAULT}
+    assert verdict.limits["torque"] > 0.9 or name in ("no number", "misshapen", "nothing")
+
+
+LIMITS = {"tracking": Limits(stand_s=0.3, blend_s=0.1, tracking=0.3, tracking_s=0.1)}
+LONG = 60  # periods of a plan
+ENDS = {  # what the wire is to be like, and after how many s
+    "numbers": ("damped", 0.05), "state": ("safe", 0.13), "plan": ("damped", 0.7),
+    "operator": ("safe", 0.25), "tracking": ("safe", 0.2), "link": ("safe", 0.6),
+    "motors": ("damped", 0.01), "machine": ("safe", 0.05), "held": ("damped", 0.7),
+}  # fmt: skip
+
+
+def lived(name: str) -> Verdict:
+    """One thing goes wrong 0.1 s after a robot was armed: what the referee says of it."""
+    rig = ready(LIMITS.get(name, QUICK))
+    begins = rig.core.now + 0.1
+    for t in range(400):
+        waves = 0.02 * np.sin(9 * rig.core.now + np.arange(LONG)[:, None] * 9 * DT)
+        told: Any = body(speeds=1.0)  # which is not standing still
+        wish, more = REST + (waves if name == "state" else waves[:1]), {}
+        if t * DT / TICKS > 0.1:
+            told, wish = TOLD.get(name, same)(told), WISHED.get(name, same)(wish)
+            more = MORE.get(name, {})
+            rig.seq += 2 * (name == "link")
+        rig.tick(told, wish, **more)
+    be, within = ENDS.get(name, ("", 0.0))
+    return rig.verdict(*[(name, begins, within, begins + 1.0, be)] * bool(be))
+
+
+Change = Callable[[Any], Any]
+same: Change = lambda x: x  # noqa: E731
+TOLD: dict[str, Change] = {
+    "state": lambda told: None,
+    "tilt": lambda told: body(quat=(1, 1, 0, 0)),
+    "joints": lambda told: body(of("high") + 0.15),
+    "numbers": lambda told: body(np.full(12, np.nan)),
+}
+JUMP = 0.9 * (np.arange(12) % 3 == 1)
+WISHED: dict[str, Change] = {
+    "plan": lambda wish: None,
+    "held": lambda wish: None,
+    "position": lambda wish: wish + 9.0,
+    "tracking": lambda wish: wish + 0.4,
+    "pace": lambda wish: wish + JUMP,
+    "torque": lambda wish: wish + JUMP,
+}
+MORE: dict[str, dict[str, Any]] = {
+    "operator": {"operator": False}, "machine": {"late": 0.02}, "motors": {"failed": True},
+}  # fmt: skip
+RULES = {"tilt": "tilt", "joints": "beyond", "position": "range", "pace": "speed"}
+EACH = [part.__name__ for part in (*checks.CHECKS, *limiter.STAGES)]
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_without_a_check_its_referee_sees_what_it_was_for(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdict = lived(name)
+    assert verdict.violations == {}, verdict.first
+    left = {check: why for check, why in checks.CHECKS.items() if check.__name__ != name}
+    stages = {stage: why for stage, why in limiter.STAGES.items() if stage.__name__ != name}
+    assert len(left) + len(stages) == len(EACH) - 1
+    monkeypatch.setattr(checks, "CHECKS", left)
+    monkeypatch.setattr(limiter, "STAGES", stages)
+    broken = RULES.get(name, "torque" if name == "torque" else f"expect: {name}")
+    assert broken in lived(name).violations
