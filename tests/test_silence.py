@@ -20,6 +20,8 @@ class Link:
 
     def send(self, message: Any) -> None: ...
 
+    def send_raw(self, datagram: bytes) -> None: ...
+
 
 def answering(robot: Robot, silent: range) -> Simulator:
     """A simulator whose policy asks for rest, and for nothing in these steps."""
