@@ -141,7 +141,7 @@ def test_a_robot_whose_policy_or_pilot_is_gone_is_held(
     log = tmp_path / "log.npz"
     sim = bridge("sim", path, "--address", address, "--seconds", 4, "--pace", "real",
                  "--log", log)  # fmt: skip
-    run = bridge("run", path, "--robot", address)
+    run = bridge("run", path, "--robot", address, "--limits.late", "9")
     assert "running" in run.stdout.readline()
     time.sleep(1.5)
     one = psutil.Process(run.pid) if who == "run" else child(run, who)

@@ -77,6 +77,7 @@ def test_a_command_is_one_that_the_policy_was_trained_for(found: artefact.Artefa
         ("tracking", (0, -1, np.nan, np.inf)),
         ("loss", (0, -1, np.nan, 1.1)),
         ("heat", (0, np.nan, 1000)),
+        ("late", (0, -1, np.nan, 11)),
         ("blend_s", (-1, np.nan, np.inf)),
         ("hold_s", (-1, np.nan, np.inf, 1e9)),
         ("max_tilt", (0, -5, np.nan, 181)),

@@ -68,8 +68,9 @@ def test_a_policy_is_told_that_its_robot_gave_it_up() -> None:
 def test_a_robot_that_was_paused_itself_blames_nobody(tmp_path: Path) -> None:
     address, log = free_address(), tmp_path / "log.npz"
     sim = bridge("sim", PATH, "--address", address, "--seconds", 4, "--pace", "real", "--log", log)
-    run = bridge("run", PATH, "--robot", address, "--limits.hold-s", "9",
-                 "--limits.state-age", "9", "--limits.plan-age", "999")  # fmt: skip
+    patient = ("hold-s", 9), ("state-age", 9), ("plan-age", 999), ("late", 9)
+    flags = [f"--limits.{name}={x}" for name, x in patient]
+    run = bridge("run", PATH, "--robot", address, *flags)
     assert "running" in run.stdout.readline()
     time.sleep(1.0)
     sim.send_signal(signal.SIGSTOP)

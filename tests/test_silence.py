@@ -33,6 +33,7 @@ def answering(robot: Robot, silent: range) -> Simulator:
     def answer(now: float, until: float) -> Command | None:
         if made.seq - 1 in silent:
             return None
+        made.answered = made.seq
         return Command(made.seq, rest, kp, kd, damp=False, asked=asked)
 
     made._answer = answer

@@ -43,6 +43,7 @@ class Sim:
     seed: int = 0  # of what the network does
     starts: Path | None = None  # an .npz of qpos [E, nq] and qvel [E, nv]: an episode from each
     log: Path | None = None  # an .npz of what happened, a row per control step
+    truth: Path | None = None  # what went over its wire, tick by tick, for rl/bridge/referee.py
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ def sim(args: Sim) -> None:
     starts = _starts(args.starts, robot.model.nq, robot.model.nv) if args.starts else [robot.home()]
     ticks = ticks_of(robot, args.rate, realtime := args.pace == "real")
     simulator = Simulator(robot, Link(wire.address(args.address)), realtime, ticks, args.episodes)
+    simulator.truth = args.truth.open("x") if args.truth else None
     simulator.through(NETWORKS[args.network], args.seed)
     print(f"waiting  {robot.spec.name} on {args.address}", flush=True)
     simulator.meet(args.wait)
@@ -92,6 +94,8 @@ def sim(args: Sim) -> None:
                 break
         simulator.bye(lost=ends[-1] == "lost")
     finally:  # what was recorded, whatever ends it
+        if simulator.truth:
+            simulator.truth.close()
         if args.log:
             simulator.log.write(args.log)
             print(f"log      {args.log}")

@@ -14,7 +14,7 @@ from rl.spec import Spec
 
 GONE_S = 1.0  # s of silence after which a robot is no longer there
 BAD_PAUSE, BAD_FAIL = 2, 5  # messages in a row with numbers that are none
-LATE_S, LATE_TIMES = 0.01, 3  # a tick that is so late, so often in a second
+LATE_TIMES = 3  # that a tick is late in a second
 STILL = 0.3, 0.5, 0.5  # rad of tilt, rad/s of the body, rad/s of joints: less is standing still
 WINDOW_S, FEW = 0.5, 10  # s in which lost states are counted, and of how many at least
 
@@ -166,7 +166,7 @@ def motors(checks: Checks, seen: Seen) -> str:
 
 
 def machine(checks: Checks, seen: Seen) -> str:
-    if seen.late <= LATE_S:
+    if seen.late <= checks.limits.late:
         return ""
     checks.lates.append(seen.now)
     often = len(checks.lates) == LATE_TIMES and checks.lates[0] > seen.now - 1

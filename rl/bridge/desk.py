@@ -21,10 +21,11 @@ class Heard(NamedTuple):
 
 
 class Desk:
-    def __init__(self, spec: Spec, bind: tuple[str, int], patience: float) -> None:
-        """`patience`: s of wall time to wait for an answer while a simulated robot's stands still;
-        who did not give one is not waited for again until it speaks."""
-        self.spec, self.link, self.patience = spec, Link(bind), patience
+    def __init__(self, spec: Spec, bind: tuple[str, int], patience: tuple[float, float]) -> None:
+        """`patience`: s of wall time to wait for policy and pilot while a simulated robot's stands
+        still; who did not answer is not waited for again until it speaks."""
+        self.spec, self.link = spec, Link(bind)
+        self.patience: dict[str, float] = dict(zip(("policy", "operator"), patience, strict=True))
         self.policy: Any = None  # addresses
         self.pilot: Any = None
         self.watchers: dict[Any, float] = {}  # and when they spoke last
@@ -81,7 +82,7 @@ class Desk:
                 self._send(peer, wire.encode(message))
 
     def _patience(self, who: str, waits: bool, budget: float) -> float:
-        return self.patience if waits and who not in self.silent else budget
+        return self.patience[who] if waits and who not in self.silent else budget
 
     def _put(
         self, who: str, peer: Any, datagram: bytes, kind: int, seq: int, timeout: float

@@ -19,6 +19,7 @@ class Limits:
     tracking_s: float = 0.25  # ... for so many s
     loss: float = 0.3  # share of the states that may be lost in half a second
     heat: float = 85.0  # degrees C of a motor
+    late: float = 0.01  # s that a tick may begin late; three times in a second are too often
     stand_s: float = 2.5  # s to go from where it is to its rest, at least
     blend_s: float = 1.0  # s from there to the policy's targets
 
@@ -39,6 +40,7 @@ class Limits:
             ("tracking_s", 0.001, 10, "s"),
             ("loss", 0.01, 1, "as a share"),
             ("heat", 30, 150, "degrees C"),
+            ("late", 0.0001, 10, "s"),
             ("stand_s", 0, 60, "s"),
             ("blend_s", 0, 60, "s"),
         ):

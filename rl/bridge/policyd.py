@@ -6,6 +6,7 @@ It comes to a bridge when it is compiled and warm, and not before.
 import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -27,8 +28,10 @@ GONE_S = 10.0  # s of silence after which a bridge is given up
 class Policyd:
     """Answers over `link` until the bridge says goodbye or falls silent."""
 
-    def __init__(self, policy: Deployed, link: Link) -> None:
+    def __init__(self, policy: Deployed, link: Link, greeted: Callable[[], None]) -> None:
+        """`greeted` is called when the bridge has let it in."""
         self.policy, self.link, self.spec = policy, link, policy.spec
+        self.greeted: Callable[[], None] | None = greeted
         self.greeting = wire.hello(self.spec)._replace(flags=POLICY)
 
     def live(self) -> bool:
@@ -49,6 +52,9 @@ class Policyd:
                     return True
                 if message and message.kind == wire.HELLO:
                     wire.check_hello(self.spec, message, "The bridge")
+                    if self.greeted:
+                        self.greeted()
+                    self.greeted = None
                 elif ask := messages.ask_of(self.spec, message):
                     asks.append(ask)
             if asks:
@@ -76,8 +82,9 @@ class Args:
 
 def main(args: Args) -> None:
     policy = artefact.deploy(artefact.read(args.artefact), args.runtime)
-    print(f"running  {policy.spec.name} with {args.runtime}", flush=True)
-    if not Policyd(policy, Link(("0.0.0.0", 0), wire.address(args.desk))).live():
+    link = Link(("0.0.0.0", 0), wire.address(args.desk))
+    running = f"running  {policy.spec.name} with {args.runtime}"
+    if not Policyd(policy, link, lambda: print(running, flush=True)).live():
         raise ValueError("The bridge fell silent.")
 
 

@@ -30,6 +30,7 @@ from rl.bridge.recorder import Feed
 from rl.spec import Spec
 
 GATHER_S = 120.0  # s for a policy and a pilot to come
+ROBOT_S = 10.0  # s to wait for a simulated robot in lock step
 ABANDONED_S = 10.0  # s of silence of who drives it
 LOST_S = 2.0  # s of silence after which a simulated robot is given up
 RELAX_S = 0.2  # s that motors are told to be damped at the end
@@ -162,14 +163,15 @@ class Args:
     artefact: tyro.conf.Positional[Path]
     robot: str = "127.0.0.1:9870"
     desk: str = "127.0.0.1:9871"  # where a policy and operators come to
-    patience: float = 10.0  # s to wait for them in lock step
+    policy_patience: float = 10.0  # s to wait for it in lock step
+    pilot_patience: float = 10.0  # and for who drives it
     log: Path | None = None  # an .mcap file of all that is heard and told
     limits: Limits = Limits()
 
 
 def main(args: Args) -> None:
-    spec = artefact.read(args.artefact).spec
-    desk, end = Desk(spec, wire.address(args.desk), args.patience), ""
+    spec, patience = artefact.read(args.artefact).spec, (args.policy_patience, args.pilot_patience)
+    desk, end = Desk(spec, wire.address(args.desk), patience), ""
     desk.gather(GATHER_S)
     try:
         robotd = begun(args, spec, desk)
@@ -197,7 +199,7 @@ def begun(args: Args, spec: Spec, desk: Desk) -> Robotd:
     digest = hashlib.sha256(args.artefact.read_bytes()).hexdigest()
     feed = Feed(args.log, About(setup, "udp", digest, time.time())) if args.log else None
     real = Real(spec.control_dt / ticks)
-    clock = LockStep(spec, robot, args.patience) if driver.waits else real
+    clock = LockStep(spec, robot, ROBOT_S) if driver.waits else real
     return Robotd(Core(setup, driver.codec), clock, driver, desk, feed)
 
 

@@ -3,8 +3,9 @@
 When commands stop coming its motors go on holding the last one, and then are damped.
 """
 
+import json
 import time
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from rl.bridge.wire import Command, Link, State
 
 HOLD_S = 0.1  # s without a command that motors go on holding the last one
 DAMPED_S = 1.0  # s that a robot is damped before its simulation ends
+BEGINS_S = 2.0  # s that a bridge in real time may take to its first command
 PATIENCE = 10.0  # s of wall time for a bridge to answer
 STARVED = 2  # exit status of a robot that was damped at the end, since no answer came
 NOTHING = np.zeros(0, "<f4")
@@ -46,6 +48,9 @@ class Simulator:
         """
         self.robot, self.link, self.realtime, self.ticks = robot, link, realtime, ticks
         self.episodes = episodes
+        self.truth: TextIO | None = None  # where a referee reads what went over the wire
+        self.sent: list[bytes] = []  # in this tick, to the bridge
+        self.got: list[bytes] = []  # and from it
         self.rate = ticks / robot.spec.control_dt
         self.caller: Any = None  # who is told when time passes, in lock step
         self.through(NETWORKS["none"], 0)
@@ -112,11 +117,17 @@ class Simulator:
         begins = self.episodes and t == 0
         state = State(self.seq, now, robot.readings(), begins, waits=not self.realtime)
         self.there.send(now, wire.encode(wire.state_message(robot.spec, state)))
-        for datagram in self.there.arrived(now):
+        self.sent, self.got = self.there.arrived(now), []
+        for datagram in self.sent:
             self.link.send_raw(datagram)
         patient = time.monotonic() + (0.0 if self.absent else PATIENCE)
         command = self._answer(now, due if self.realtime else patient)
-        self.silent = 0.0 if command else self.silent + dt
+        if self.truth:
+            sent, got = ([x.hex() for x in them] for them in (self.sent, self.got))
+            row = {"t": self.seq - 1, "time": now, "sent": sent, "got": got, "reset": begins}
+            self.truth.write(json.dumps(row) + "\n")
+        early = self.realtime and not self.answered and now < BEGINS_S
+        self.silent = 0.0 if command or early else self.silent + dt
         if command:
             robot.command(command)
         elif self.silent > HOLD_S:
@@ -135,6 +146,7 @@ class Simulator:
                 continue
             datagram, sender = got
             if sender == self.link.peer:
+                self.got.append(datagram)
                 self.back.send(now, datagram)
             elif sender == self.caller and (message := wire.decode(datagram)):
                 if message.kind == wire.BYE:
