@@ -43,6 +43,28 @@ def test_a_fault_is_answered_in_the_same_tick(name: str) -> None:
         assert rig.tick(body(), REST).state == state
 
 
+@pytest.mark.parametrize("when", ["before the question", "after it", "between two ticks"])
+@pytest.mark.parametrize("ticks", [1, FAST])
+@pytest.mark.parametrize("who", ["operator", "watcher"])
+def test_a_stop_is_heard_at_any_time_of_a_tick(ticks: int, who: str, when: str) -> None:
+    """Also while the policy is waited for: the next tick is damped."""
+    rig, said = Rig(ticks=ticks).armed(), []
+    hear, rig.core.hear = rig.core.hear, lambda _, datagram: said.append(datagram)
+    rig.operator(states.STOP)
+    rig.core.hear = hear
+    rig.number += 1
+    rig.core.begin(rig.number * rig.core.dt, 0.0)
+    rig.robot(body())
+    for now, does in (("before the question", rig.core.sense), ("after it", rig.core.act)):
+        if now == when:
+            rig.core.hear(who, said[0])
+        does()
+    if when == "between two ticks":
+        rig.core.hear(who, said[0])
+    told = rig.tick(body(), REST, operator=False)
+    assert (told.state, told.command.damp, rig.core.why) == (FAULT, True, Reason.ASKED)
+
+
 @pytest.mark.parametrize(("source", "ages"), [("robot", 0.1), ("operator", 0.2)])
 def test_who_falls_silent_is_missed_in_time(source: str, ages: float) -> None:
     rig = Rig(Limits(plan_age=90.0), ticks=FAST).armed()

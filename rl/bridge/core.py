@@ -79,7 +79,8 @@ class Core:
         self.mask, event = self.checks.judge(self._seen())
         if event and self.state not in (states.DISCONNECTED, states.FAULT):
             self._go(event, self.mask)
-        for asked in self.ears.events:
+        events, self.ears.events = self.ears.events, []
+        for asked in events:
             self._ask(states.ASKED[asked])
         if self.ears.ends and states.RELAX in states.TABLE[self.state]:
             self._go(states.RELAX, Reason.ASKED)

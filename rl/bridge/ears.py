@@ -36,14 +36,15 @@ class Ears:
         self.heard: dict[str, float] = dict.fromkeys(("robot", "operator"), -INF)  # when
         self.bad = dict.fromkeys(("robot", "policy", "operator"), 0)  # in a row
         self.counts: Counter[str] = Counter()  # of what was not taken, by what it was
-        self.plans: list[Plan] = []  # that nobody has looked at
+        # What nobody has looked at: it may come at any time of a tick.
+        self.plans: list[Plan] = []
+        self.events: list[int] = []  # that operators asked for
         self.begin(0.0)
 
     def begin(self, now: float) -> None:
         """A tick, at a time in s."""
         self.now, self.lost, self.came = now, 0, 0  # states since the last
         self.reset = False  # an episode begins
-        self.events: list[int] = []  # that operators asked for
 
     def hear(self, source: str, datagram: bytes) -> None:
         heard = getattr(self, f"_{source}")(datagram)
