@@ -36,9 +36,7 @@ class Sim:
     episodes: bool = True  # that begin armed; else it lies there until it is told to stand
     wait: float = 10.0  # s for a bridge to come
     hz: float = 500.0  # steps of physics, and of the motors' own loop, a second
-    rate: float | None = (
-        None  # ticks of the wire a second; None: --hz, or in lock step the policy's
-    )
+    rate: float | None = None  # ticks of the wire a second; None: --hz of a walker in real time
     network: Literal["none", "wired", "wifi", "bad"] = "none"  # between it and its bridge
     seed: int = 0  # of what the network does
     starts: Path | None = None  # an .npz of qpos [E, nq] and qvel [E, nv]: an episode from each

@@ -23,9 +23,14 @@ NOTHING = np.zeros(0, "<f4")
 
 
 def ticks_of(robot: Robot, rate: float | None, realtime: bool) -> int:
-    """Ticks of a wire of `rate` Hz in a step of the policy; None: one, or of each of physics."""
+    """Ticks of a wire of `rate` Hz in a step of the policy.
+
+    None: of each of physics in real time, but one of lock step, and of joints whose acceleration is
+    limited: on a faster wire these go more smoothly than their policy has learned.
+    """
     if rate is None:
-        return robot.substeps if realtime else 1
+        gentle = any(motor.acceleration for motor in robot.spec.actuators)
+        return robot.substeps if realtime and not gentle else 1
     dt = robot.spec.control_dt
     ticks = round(dt * rate) if 0 < rate <= robot.substeps / dt else 0
     if not ticks or robot.substeps % ticks or abs(ticks / rate - dt) > 1e-9:
