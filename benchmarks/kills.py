@@ -6,7 +6,6 @@ in time: the referee says whether it was, by what went over the robot's wire alo
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -113,7 +112,7 @@ def main(args: Args) -> None:
 def survived(path: Path, rng: np.random.Generator, count: int) -> tuple[np.ndarray, Verdict]:
     """s until the robot was held, in so many episodes, in each of which the policy goes; and what
     the referee says of them."""
-    found, desk, robot = artefact.read(path), _address(), _address()
+    found, desk, robot = artefact.read(path), wire.free_address(), wire.free_address()
     qpos, qvel = Robot(found, RATE).home()
     with tempfile.TemporaryDirectory() as folder:
         starts, truth, log = (Path(folder) / x for x in ("s.npz", "truth.jsonl", "f.mcap"))
@@ -154,12 +153,6 @@ def survived(path: Path, rng: np.random.Generator, count: int) -> tuple[np.ndarr
 def _start(module: str, *words: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", module, *map(str, words)],
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
-
-
-def _address() -> str:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import contextlib
 import errno
 import os
 import signal
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -30,7 +29,7 @@ from experiments import cli, drive_arm, drive_walker, play
 from experiments.deploy import artefact_of
 from rl import artefact, runs
 from rl.artefact import Artefact
-from rl.bridge import commands
+from rl.bridge import commands, wire
 from rl.bridge.simd import STARVED
 
 WAIT = 60.0  # s for a policy to be ready, on a machine that has much else to do
@@ -175,9 +174,7 @@ def together(path: Path, script: Path, log: Path, args: Args, *more: str) -> boo
 
     Whether the policy had it in hand to the end.
     """
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = wire.free_address()
     bridge = [sys.executable, "-m", "rl.bridge"]
     begun: list[subprocess.Popen[bytes]] = []
     try:

@@ -8,6 +8,8 @@ from importlib import metadata
 import pytest
 from hypothesis import settings
 
+from tests.truths import Scene, clean
+
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # before anything imports jax
 # Tests compile for longer than they run: a third less is compiled where little is optimised, and
 # without fusion emitters, which newer versions are never without, a quarter less.
@@ -39,3 +41,9 @@ def optimised(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     jax.config.update("jax_disable_most_optimizations", before)
     jax.clear_caches()
+
+
+@pytest.fixture(scope="module", params=[1, 5])
+def scene(request: pytest.FixtureRequest) -> Scene:
+    """A truth file in which nothing is wrong, of a wire with so many ticks in a period."""
+    return request.param, clean(request.param)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rl.bridge import states
+from rl.bridge import states, wire
 from rl.bridge.checks import Reason
 from rl.bridge.core import Told
 from rl.bridge.limits import Limits
@@ -110,6 +110,26 @@ def test_numbers_that_are_none_are_dropped_then_held_then_damped(source: str, ba
     if source == "robot":
         assert seen[5] == FAULT  # after five
     assert rig.core.why & Reason.NUMBERS
+
+
+def test_a_policy_that_was_wrong_may_be_armed_again() -> None:
+    """Of its own it cannot do better, as it is not asked."""
+    rig = Rig().armed()
+    for _ in range(3):
+        told = rig.tick(body(), np.full(12, np.nan))
+    assert told.state == HOLD
+    assert rig.tick(body(), REST, event=states.ARM).state == ARMED
+    for _ in range(20):
+        assert rig.tick(body(), REST).state == ARMED
+
+
+def test_another_operators_words_are_heard_though_it_counts_anew() -> None:
+    rig = Rig().armed()
+    said, last = rig.word, rig.asks
+    rig.core.hear("operator", wire.encode(wire.hello(rig.spec)))
+    rig.asks, rig.word = 0, said - 1  # so that its first event has the number of the last
+    assert rig.asks < last
+    assert rig.tick(body(), REST, event=states.STOP).state == FAULT
 
 
 def test_one_bad_number_now_and_then_is_borne() -> None:

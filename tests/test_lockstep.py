@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from tests.test_bridge import bridge, child, ended, free_address
+from rl.bridge import wire
+from tests.test_bridge import bridge, child, ended
 
 POLICY = Path(__file__).parent.parent / "benchmarks" / "policies" / "go2-joystick-flat"
 PATH = POLICY / "artefact-0.zip"
@@ -16,7 +17,7 @@ PATH = POLICY / "artefact-0.zip"
 def test_in_lock_step_a_pause_of_either_changes_nothing(tmp_path: Path) -> None:
     found = []
     for who in ("", "sim", "policyd", "robotd"):
-        address, log = free_address(), tmp_path / f"log-{who}.npz"
+        address, log = wire.free_address(), tmp_path / f"log-{who}.npz"
         sim = bridge("sim", PATH, "--address", address, "--seconds", 30, "--log", log)
         run = bridge("run", PATH, "--robot", address, "--command", "0.5", "0", "0")
         if who:
@@ -38,7 +39,7 @@ def test_in_lock_step_a_pause_of_either_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_policy_that_is_damped_at_the_end_says_so() -> None:
-    address = free_address()
+    address = wire.free_address()
     sim = bridge("sim", PATH, "--address", address, "--seconds", 1)
     run = bridge("run", PATH, "--robot", address, "--limits.max-tilt", "0.1")
     code, said = ended(run)
@@ -49,7 +50,7 @@ def test_a_policy_that_is_damped_at_the_end_says_so() -> None:
 
 
 def test_a_policy_is_told_that_its_robot_gave_it_up() -> None:
-    address = free_address()
+    address = wire.free_address()
     sim = bridge("sim", PATH, "--address", address, "--seconds", 20, "--pace", "real")
     run = bridge("run", PATH, "--robot", address)
     assert "running" in run.stdout.readline()
@@ -66,7 +67,7 @@ def test_a_policy_is_told_that_its_robot_gave_it_up() -> None:
 
 
 def test_a_robot_that_was_paused_itself_blames_nobody(tmp_path: Path) -> None:
-    address, log = free_address(), tmp_path / "log.npz"
+    address, log = wire.free_address(), tmp_path / "log.npz"
     sim = bridge("sim", PATH, "--address", address, "--seconds", 4, "--pace", "real", "--log", log)
     patient = ("hold-s", 9), ("state-age", 9), ("plan-age", 999), ("late", 9)
     flags = [f"--limits.{name}={x}" for name, x in patient]

@@ -9,27 +9,20 @@ import numpy as np
 import pytest
 
 from rl.bridge import referee
-from tests.truths import (
+from tests.truths import (  # fmt: skip
     BEND,
     LIMIT,
     PERIOD,
     STEP,
     A,
     Frame,
-    clean,
+    Scene,
     command,
     header,
     only,
     run,
     shift,
-)  # fmt: skip
-
-Scene = tuple[int, list[Frame]]
-
-
-@pytest.fixture(scope="module", params=[1, 5])
-def scene(request: pytest.FixtureRequest) -> tuple[int, list[Frame]]:
-    return request.param, clean(request.param)
+)
 
 
 def test_clean(scene: Scene) -> None:

@@ -13,11 +13,12 @@ import pytest
 
 from rl.bridge import referee
 from rl.bridge.referee import judge
-from tests.truths import (
+from tests.truths import (  # fmt: skip
     PERIOD,
     PLANT,
     STEP,
     Frame,
+    Scene,
     clean,
     command,
     header,
@@ -27,14 +28,7 @@ from tests.truths import (
     run,
     shift,
     state,
-)  # fmt: skip
-
-Scene = tuple[int, list[Frame]]
-
-
-@pytest.fixture(scope="module", params=[1, 5])
-def scene(request: pytest.FixtureRequest) -> tuple[int, list[Frame]]:
-    return request.param, clean(request.param)
+)
 
 
 def want(be: str, start: float, within: float, until: float) -> list[dict[str, Any]]:

@@ -7,27 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.truths import (
+from tests.truths import (  # fmt: skip
     PERIOD,
     PLANT,
     RELEASED,
     RESET,
     A,
     Frame,
-    clean,
+    Scene,
     header,
     only,
     run,
     shift,
     state,
-)  # fmt: skip
-
-Scene = tuple[int, list[Frame]]
-
-
-@pytest.fixture(scope="module", params=[1, 5])
-def scene(request: pytest.FixtureRequest) -> tuple[int, list[Frame]]:
-    return request.param, clean(request.param)
+)
 
 
 def tilted(degrees: float) -> list[float]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from rl.bridge.referee import Verdict, judge
 
+Scene = tuple[int, list["Frame"]]  # ticks in a period, and each tick of a file
 CODE, PERIOD, A = "00112233445566ff", 0.02, 4
 SPEED, BEND, SOFT = 4.0, 100.0, 1.0  # rad/s, rad/s^2, s
 STEP, LIMIT = 0.9 * SPEED * PERIOD, 0.8 * 50.0  # rad in a period, N m

@@ -132,7 +132,8 @@ class Core:
         self.why = why
         if before == states.PASSIVE:
             self.limiter.begin(self._joints()[0])  # as it is now, and not a tick ago
-        self.forget |= self.state == states.ARMED and before != states.INTERVENE
+        if self.state == states.ARMED and before != states.INTERVENE:
+            self.forget, self.ears.bad["policy"] = True, 0
         self.wishes.enter(self.state, before, self.now, self.limiter)
 
     def _begin_episode(self) -> None:
@@ -180,10 +181,12 @@ class Core:
 
     def _seen(self) -> Seen:
         ears, robot, (angles, speeds) = self.ears, self.ears.robot, self._joints()
+        # A policy that is not asked cannot do better.
+        bad = [ears.bad[who] for who in ears.bad if who != "policy" or self.state in states.MOVING]
         wished = np.clip(self.wishes.wished, self.limiter.motion.low, self.limiter.motion.high)
         return Seen(
             self.now, self.state, robot.readings if robot else {}, angles, speeds, wished,
-            ears.age("robot"), self.wishes.age, ears.age("operator"), max(ears.bad.values()),
+            ears.age("robot"), self.wishes.age, ears.age("operator"), max(bad),
             ears.lost, ears.came, robot.heat if robot else 0.0, bool(robot and robot.failed),
             self.late,
         )  # fmt: skip

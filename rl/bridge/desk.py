@@ -114,7 +114,7 @@ class Desk:
             self.watchers[sender] = self.spoke[who]
         if message and message.kind == wire.BYE:
             self.left |= who == "operator"
-        elif not message or message.kind != wire.HELLO or who == "policy":
+        elif not message or message.kind != wire.HELLO or who != "watcher":
             self.inbox.append(Heard(who, datagram))
         return who
 

@@ -85,7 +85,11 @@ class Ears:
         return True
 
     def _operator(self, datagram: bytes) -> bool | None:
-        word = messages.operator_of(self.spec, wire.decode(datagram))
+        message = wire.decode(datagram)
+        if message and message.kind == wire.HELLO:
+            self.operator = None  # who may be another, and numbers its words anew
+            return True
+        word = messages.operator_of(self.spec, message)
         if word is None:
             return False
         if self.operator and word.seq <= self.operator.seq and self.age("operator") <= GONE_S:

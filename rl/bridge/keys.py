@@ -20,7 +20,6 @@ from rl.spec import Spec
 STEPS = 8  # presses of a key from nothing to the most
 EVENTS = {
     " ": states.STOP, "h": states.WAIT, "r": states.RELAX, "c": states.CLEAR, "u": states.STAND,
-    "i": states.TAKE, "o": states.GIVE,
 }  # fmt: skip
 MORE, LESS = "wqa", "sed"  # of the first three numbers of a command: forward, left, turn left
 HELP = """keys     g: stand up and go  h: hold  r: relax  SPACE: STOP  c: clear a stop  z: leave

@@ -1,7 +1,6 @@
 """A robot driven: its bridge and its policy in processes of their own, its pilot in this one."""
 
 import signal
-import socket
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -50,7 +49,7 @@ def run(args: Run) -> int:
         raise ValueError(f"--log {args.log} is there already: name another.")
     if not 0 < args.seconds < float("inf"):
         raise ValueError(f"--seconds is {args.seconds:g}; it takes a time above 0 s.")
-    robot, desk = _simulated(args, spec), f"127.0.0.1:{_free_port()}"
+    robot, desk = _simulated(args, spec), wire.free_address()
     flags = [f"--limits.{x.name.replace('_', '-')}={getattr(args.limits, x.name)}"
              for x in fields(args.limits)]  # fmt: skip
     flags += [f"--log={args.log}"] if args.log else []
@@ -103,13 +102,7 @@ def _simulated(args: Run, spec: Spec) -> str:
     kind = args.robot.removeprefix(SIMULATED).removeprefix("-")
     if not spec.name.startswith(kind):
         raise ValueError(f"--robot {args.robot}: this policy is one for {spec.name}.")
-    return f"127.0.0.1:{_free_port()}"
-
-
-def _free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    return wire.free_address()
 
 
 def _source(spec: Spec, asked: commands.Operator, args: Run, keys: bool, alone: bool) -> Any:

@@ -4,12 +4,14 @@ python -m rl.bridge.recorder LOG, fed by a bridge through its standard input.
 """
 
 import os
+import signal
 import struct
 import subprocess
 import sys
 import time
 from collections import deque
 from pathlib import Path
+from typing import BinaryIO
 
 from rl.bridge.flight import About, Heard, Log, Row, pack
 
@@ -35,11 +37,6 @@ class Feed:
         self.broken = False
         self.heard: list[Heard] = []
         self._put(about.text().encode())
-
-    @property
-    def behind(self) -> float:
-        """How full the room for what waits is; 1 where ticks are lost."""
-        return 1.0 if self.broken else self.backlog / MOST
 
     def hear(self, source: str, answer: bool, datagram: bytes) -> None:
         self.heard.append(Heard(source, answer, datagram))
@@ -98,17 +95,15 @@ def main(path: Path) -> None:
     log.close()
 
 
-def _next(source: object) -> bytes:
+def _next(source: BinaryIO) -> bytes:
     """The next record; empty at the end."""
-    head = source.read(SIZE.size)  # type: ignore[attr-defined]
+    head = source.read(SIZE.size)
     if len(head) < SIZE.size:
         return b""
-    return source.read(SIZE.unpack(head)[0])  # type: ignore[attr-defined]
+    return source.read(SIZE.unpack(head)[0])
 
 
 if __name__ == "__main__":
-    import signal
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it writes to the end
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:

@@ -8,7 +8,6 @@ import hashlib
 import signal
 import sys
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -59,12 +58,10 @@ class Tally:
     took: list[float] = field(default_factory=list)  # s, of each that was answered at once
     limited: int = 0  # periods in which a limit cut the policy's targets
     why: int = 0  # Reason of the last
-    states: Counter[str] = field(default_factory=Counter)  # ticks in each
     late: float = 0.0  # s, the latest tick
     missed: int = 0  # ticks that were left out
 
     def count(self, told: Told, late: float, took: float, asked: bool) -> None:
-        self.states[told.state] += 1
         self.late = max(self.late, late)
         if asked:
             self.asked += 1
@@ -177,7 +174,7 @@ def main(args: Args) -> None:
         robotd = begun(args, spec, desk)
         for sent in (signal.SIGTERM, signal.SIGINT):
             signal.signal(sent, lambda *_: setattr(robotd, "ended", True))
-        steady()  # after what it starts, which would be as urgent as itself
+        granted = steady()  # after what it starts, which would be as urgent as itself
         robotd.first_word()
         end = robotd.live()
     finally:
@@ -185,7 +182,9 @@ def main(args: Args) -> None:
     if robotd.feed and not robotd.feed.close():
         print(f"error: {args.log} is not whole.", file=sys.stderr)
     robotd.tally.missed = robotd.clock.missed
-    tell(robotd.tally, end)
+    tell(robotd.tally, end, granted)
+    if robotd.core.refused and not robotd.tally.asked:
+        print(f"refused  {robotd.core.refused}", flush=True)
     for wrong in verdict(robotd.core, end):
         sys.exit(f"error: {wrong}")
 
@@ -203,7 +202,7 @@ def begun(args: Args, spec: Spec, desk: Desk) -> Robotd:
     return Robotd(Core(setup, driver.codec), clock, driver, desk, feed)
 
 
-def tell(tally: Tally, end: str) -> None:
+def tell(tally: Tally, end: str, granted: list[str]) -> None:
     """What a run came to, in lines."""
     took = [x for x in tally.took if x == x]
     p50, p99 = np.percentile(took or [0.0], (50, 99)) * 1e3
@@ -213,7 +212,9 @@ def tell(tally: Tally, end: str) -> None:
     if tally.limited:
         print(f"limited  {tally.limited} ticks, at last for {said(tally.why)}")
     if tally.missed:
-        print(f"missed   {tally.missed} ticks of the wire, {tally.late * 1e3:.0f} ms late at most")
+        had = ", ".join(granted) or "no priority"
+        print(f"missed   {tally.missed} ticks of the wire, {tally.late * 1e3:.0f} ms late at most "
+              f"(with {had})")  # fmt: skip
     sys.stdout.flush()
 
 

@@ -223,6 +223,13 @@ class Link:
         self.socket.close()
 
 
+def free_address() -> str:
+    """host:port of this machine, where nobody listens yet."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
 def address(text: str) -> tuple[str, int]:
     """Of host:port; ValueError of anything else."""
     host, _, port = text.rpartition(":")

@@ -26,9 +26,7 @@ class Wishes:
         self.limits, self.ticks = limits, ticks
         self.dt = spec.control_dt / ticks
         self.speed = np.array([a.speed for a in spec.actuators])
-        self.rest = np.clip(*(np.array([getattr(a, k) for a in spec.actuators])
-                              for k in ("rest", "low", "high")))  # fmt: skip
-        self.wished = self.start = self.rest
+        self.wished = self.start = np.zeros(len(spec.actuators))
         self.state, self.since, self.soft, self.lasts = states.DISCONNECTED, 0.0, False, 0.0
         self._arm()
 
@@ -43,7 +41,7 @@ class Wishes:
         if state == states.READY:
             self.soft = before == states.PASSIVE
             # A path of least jerk is at most 15/8 times as fast as one of even speed.
-            way = np.abs(self.rest - self.start) * 15 / 8
+            way = np.abs(limiter.rest - self.start) * 15 / 8
             self.lasts = max(self.limits.stand_s, float(np.max(way / (SLOW * self.speed))))
         elif state == states.ARMED and before != states.INTERVENE:
             self._arm()
@@ -85,7 +83,7 @@ class Wishes:
 
     def _rising(self, now: float, limiter: Limiter, operator: Operator | None) -> np.ndarray:
         s = min((now - self.since) / self.lasts, 1.0) if self.lasts else 1.0
-        return self.start + (10 * s**3 - 15 * s**4 + 6 * s**5) * (self.rest - self.start)
+        return self.start + (10 * s**3 - 15 * s**4 + 6 * s**5) * (limiter.rest - self.start)
 
     def _following(self, now: float, limiter: Limiter, operator: Operator | None) -> np.ndarray:
         if self.plan is None:
