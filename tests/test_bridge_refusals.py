@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from rl import artefact
+from rl.bridge import wire
 from tests.test_bridge import bridge, ended
 from tests.test_lockstep import PATH
 
@@ -33,7 +34,7 @@ def swapped(found: artefact.Artefact, what: str) -> artefact.Artefact:
     ],
 )
 def test_another_robots_policy_is_refused(what: str, why: str, tmp_path: Path) -> None:
-    other, address = tmp_path / "other.zip"()
+    other, address = tmp_path / "other.zip", wire.free_address()
     swapped(artefact.read(PATH), what).write(other)
     sim = bridge("sim", other if what == "sensor" else PATH, "--address", address)
     run = bridge("run", PATH if what == "sensor" else other, "--robot", address)

@@ -62,8 +62,7 @@ def test_a_policy_is_told_that_its_robot_gave_it_up() -> None:
     code, said = ended(run)
     assert code == 1
     # It may not hear the goodbye among all that was said meanwhile.
-    told = "error: The robot heard nothing of this bridge for too long", "error: The robot fell"
-    assert any(words in said for words in told), said
+    assert "error: The robot" in said, said
 
 
 def test_a_robot_that_was_paused_itself_blames_nobody(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from rl.bridge.wire import Command, Link, State
 HOLD_S = 0.1  # s without a command that motors go on holding the last one
 DAMPED_S = 1.0  # s that a robot is damped before its simulation ends
 BEGINS_S = 2.0  # s that a bridge in real time may take to its first command
+BEHIND_S = 0.02  # s that it makes up for where this machine held it up
 PATIENCE = 10.0  # s of wall time for a bridge to answer
 STARVED = 2  # exit status of a robot that was damped at the end, since no answer came
 NOTHING = np.zeros(0, "<f4")
@@ -115,7 +116,7 @@ class Simulator:
         robot, dt = self.robot, 1 / self.rate
         self.seq += 1
         behind = time.monotonic() - self.began - t * dt
-        if self.realtime and behind > HOLD_S:
+        if self.realtime and behind > BEHIND_S:
             self.began += behind  # it was paused itself: the bridge is not to blame
             self.behind += behind
         now, due = (before + t) * dt, self.began + (t + 1) * dt
@@ -146,9 +147,13 @@ class Simulator:
         if self.caller:
             token = wire.Message(wire.TOKEN, 0, self.robot.spec.hash, self.seq, now, NOTHING)
             self._send(self.caller, token)
-        while (left := until - time.monotonic()) > 0:
+        while True:
+            left = max(until - time.monotonic(), 0.0)
             if (got := self.link.receive_raw(left)) is None:
-                continue
+                if time.monotonic() < until:
+                    continue
+                self.absent = not self.realtime
+                break
             datagram, sender = got
             if sender == self.link.peer:
                 self.got.append(datagram)
@@ -158,8 +163,6 @@ class Simulator:
                     return None
                 if message.kind == wire.TOKEN and message.seq == self.seq:
                     break
-        else:
-            self.absent = not self.realtime
         return self._newest(self.back.arrived(now))
 
     def _newest(self, datagrams: list[bytes]) -> Command | None:
