@@ -138,6 +138,7 @@ class Core:
 
     def _begin_episode(self) -> None:
         self.ears.reset, self.forget = False, True
+        self.ears.bad["policy"] = 0
         self.state, self.why = states.ARMED, Reason(0)
         self.limiter.begin(self._joints()[0])
         self.checks.reset()
