@@ -21,7 +21,7 @@ from rl.bridge.checks import Reason, said
 from rl.bridge.clock import Clock, LockStep, Real, steady
 from rl.bridge.core import Core, Setup, Told
 from rl.bridge.desk import Desk
-from rl.bridge.drivers.udp import Udp
+from rl.bridge.drivers import driver_of
 from rl.bridge.ears import Codec
 from rl.bridge.flight import About, Row
 from rl.bridge.limits import Limits
@@ -175,8 +175,11 @@ def main(args: Args) -> None:
         for sent in (signal.SIGTERM, signal.SIGINT):
             signal.signal(sent, lambda *_: setattr(robotd, "ended", True))
         granted = steady()  # after what it starts, which would be as urgent as itself
-        robotd.first_word()
-        end = robotd.live()
+        try:
+            robotd.first_word()
+            end = robotd.live()
+        finally:
+            robotd.driver.close()
     finally:
         desk.bye(end == "lost")
     if robotd.feed and not robotd.feed.close():
@@ -191,14 +194,16 @@ def main(args: Args) -> None:
 
 def begun(args: Args, spec: Spec, desk: Desk) -> Robotd:
     """A bridge to the robot, which has been met."""
-    driver = Udp(spec, robot := wire.address(args.robot))
+    driver = driver_of(spec, args.robot)
     driver.meet()
     ticks = max(round(driver.rate * spec.control_dt), 1)
     setup = Setup(spec, args.limits, ticks, episodes=driver.episodes)
     digest = hashlib.sha256(args.artefact.read_bytes()).hexdigest()
-    feed = Feed(args.log, About(setup, "udp", digest, time.time())) if args.log else None
+    feed = (
+        Feed(args.log, About(setup, driver.codec.name, digest, time.time())) if args.log else None
+    )
     real = Real(spec.control_dt / ticks)
-    clock = LockStep(spec, robot, ROBOT_S) if driver.waits else real
+    clock = LockStep(spec, wire.address(args.robot), ROBOT_S) if driver.waits else real
     return Robotd(Core(setup, driver.codec), clock, driver, desk, feed)
 
 
