@@ -11,7 +11,8 @@ from typing import Any, Literal
 import tyro
 
 from rl import artefact
-from rl.bridge import commands, drivers, wire
+from rl.bridge import commands, wire
+from rl.bridge.drivers import choice
 from rl.bridge.limits import Limits
 from rl.bridge.pilot import Pilot, Script
 from rl.bridge.wire import Link
@@ -54,7 +55,7 @@ def run(args: Run) -> int:
              for x in fields(args.limits)]  # fmt: skip
     flags += [f"--log={args.log}"] if args.log else []
     pilot, begun = Pilot(spec, Link(("127.0.0.1", 0), wire.address(desk))), []
-    alone = bool(robot) or drivers.prefixed(args.robot)  # it moves when it is armed, and not before
+    alone = bool(robot) or choice.prefixed(args.robot)  # it moves when it is armed, and not before
     keys = args.keys or (alone and not args.script and not args.command and sys.stdin.isatty())
     try:
         flags = [f"--robot={robot or args.robot}", f"--desk={desk}", *flags]
@@ -96,7 +97,7 @@ def found(path: Path) -> Path:
 def _simulated(args: Run, spec: Spec) -> str:
     """The address of a robot that is to be simulated, "" if it is not."""
     if not args.robot.startswith(SIMULATED):
-        drivers.check(spec, args.robot)
+        choice.check(spec, args.robot)
         return ""
     kind = args.robot.removeprefix(SIMULATED).removeprefix("-")
     if not spec.name.startswith(kind):

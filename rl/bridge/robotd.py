@@ -21,7 +21,7 @@ from rl.bridge.checks import Reason, said
 from rl.bridge.clock import Clock, LockStep, Real, steady
 from rl.bridge.core import Core, Setup, Told
 from rl.bridge.desk import Desk
-from rl.bridge.drivers import driver_of
+from rl.bridge.drivers.choice import driver_of
 from rl.bridge.ears import Codec
 from rl.bridge.flight import About, Row
 from rl.bridge.limits import Limits
@@ -199,9 +199,8 @@ def begun(args: Args, spec: Spec, desk: Desk) -> Robotd:
     ticks = max(round(driver.rate * spec.control_dt), 1)
     setup = Setup(spec, args.limits, ticks, episodes=driver.episodes)
     digest = hashlib.sha256(args.artefact.read_bytes()).hexdigest()
-    feed = (
-        Feed(args.log, About(setup, driver.codec.name, digest, time.time())) if args.log else None
-    )
+    about = About(setup, driver.codec.name, digest, time.time())
+    feed = Feed(args.log, about) if args.log else None
     real = Real(spec.control_dt / ticks)
     clock = LockStep(spec, wire.address(args.robot), ROBOT_S) if driver.waits else real
     return Robotd(Core(setup, driver.codec), clock, driver, desk, feed)

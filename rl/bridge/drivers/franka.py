@@ -6,6 +6,7 @@ and once it stands its own controller holds it.  It recovers from errors when an
 """
 
 import contextlib
+import importlib
 import ipaddress
 from typing import Any
 
@@ -35,12 +36,11 @@ class Franka:
     def meet(self) -> None:
         """Connect to it; ValueError where no arm with a hand answers."""
         try:
-            import franky
+            self.franky = franky = importlib.import_module("franky")
         except ImportError:
             raise ValueError(
                 "A Franka needs the library franky: pip install 'robotrl[franka]'."
             ) from None
-        self.franky = franky
         # One on this machine is simulated, and needs no kernel that is punctual.
         config = franky.RealtimeConfig.Ignore if _here(self.host) else franky.RealtimeConfig.Enforce
         try:

@@ -79,9 +79,23 @@ def unpack_read(datagram: bytes) -> Read | None:
     head, seq, time, *numbers, success, errors, mode, broke, hand = READ.unpack(datagram)
     if head != READ_1:
         return None
-    q, dq, tau, flange, hand_is = np.split(np.array(numbers), (7, 14, 21, 28))
-    flags = bool(broke), bool(hand)
-    return Read(seq, time, q, dq, tau, flange, *hand_is, success, errors, mode, *flags)
+    q, dq, tau, flange, (width, speed, told) = np.split(np.array(numbers), (7, 14, 21, 28))
+    return Read(
+        seq,
+        time,
+        q,
+        dq,
+        tau,
+        flange,
+        width,
+        speed,
+        told,
+        success,
+        errors,
+        mode,
+        bool(broke),
+        bool(hand),
+    )
 
 
 def unpack_set(datagram: bytes) -> Set:
