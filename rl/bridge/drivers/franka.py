@@ -16,6 +16,7 @@ from rl.bridge.drivers.franka_codec import Codec, Read, Set, pack_read, unpack_s
 from rl.bridge.drivers.franka_worker import Worker
 from rl.spec import Spec
 
+RATE = 100.0  # ticks a second: joints' targets are steps, since franky puts none between them
 STOPS = 15.0  # N m s/rad at least, of a joint that is damped
 STOPS_S = 3.0  # s that a stop may take at the end
 
@@ -26,7 +27,7 @@ class Franka:
     def __init__(self, spec: Spec, host: str) -> None:
         """ValueError of a spec that a Franka cannot be."""
         self.codec, self.host = Codec(spec), host
-        self.rate = 1 / spec.control_dt  # ticks a second
+        self.rate = RATE
         self.waits = self.episodes = False
         self.gone: str = ""  # how it said goodbye
         self.seq, self.time = 0, -1.0  # s, the robot's

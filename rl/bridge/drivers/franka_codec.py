@@ -21,6 +21,9 @@ SENSORS = {f"{name}_{what}" for name in (*ARM, *FINGERS) for what in ("pos", "ve
 TOOL_AT, TOOL_TURN = (0.0, 0.0, 0.1), (np.cos(np.pi / 8), 0.0, 0.0, -np.sin(np.pi / 8))
 # and N m s/rad that its joints have besides kd.  A Franka's own controller takes friction away.
 DAMPING = np.array([40.0, 40.0, 40.0, 40.0, 2.0, 2.0, 2.0])
+# rad that targets stay within: what both a Panda (FER) and an FR3 can, less a margin.
+LOW = np.array([-2.7501, -1.7628, -2.8973, -3.0481, -2.8101, 0.54092, -2.8973]) + 0.05
+HIGH = np.array([2.7501, 1.7628, 2.8973, -0.1458, 2.8101, 3.7525, 2.8973]) - 0.05
 # Size and version; seq, time; q, dq, tau; flange; width, its speed, told; success; errors; mode,
 # broke, hand.
 READ = struct.Struct("<HQd7d7d7d7d3ddQBBB")
@@ -137,7 +140,7 @@ class Codec:
         # As hard as its motor could have pulled on what is as wide as the hand opens.
         force = min(finger.kp * (finger.high - finger.low), finger.torque, MOST_FORCE)
         return SET.pack(
-            SET_1, command.seq, flags, *command.targets[:7], *command.kp[:7],
+            SET_1, command.seq, flags, *np.clip(command.targets[:7], LOW, HIGH), *command.kp[:7],
             *(command.kd[:7] + DAMPING), 2 * command.targets[7], force,
         )  # fmt: skip
 

@@ -1,0 +1,238 @@
+"""What a Franka's driver sets and when, by a stand-in of the few calls of franky that it makes."""
+
+import sys
+import threading
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rl import artefact
+from rl.bridge.drivers import franka, franka_codec
+from rl.bridge.drivers.franka_worker import Worker
+from rl.bridge.wire import Command
+
+PATH = Path(__file__).parents[1] / "benchmarks" / "policies" / "panda-reach" / "artefact-0.zip"
+SPEC = artefact.read(PATH).spec
+REST = np.array([motor.rest for motor in SPEC.actuators])
+
+
+class Pose:
+    """At the flange, where the end effector is too."""
+
+    translation, quaternion = np.array([0.5, 0.0, 0.35]), np.array([1.0, 0, 0, 0])
+    inverse = property(lambda self: self)
+    __mul__ = __rmul__ = lambda self, other: self
+
+
+class Errors:
+    joint_reflex = cartesian_reflex = False
+
+
+class NetworkException(Exception):
+    pass
+
+
+class Arm:
+    """franky's Robot, of which its calls are kept."""
+
+    def __init__(self, host: str, realtime_config: str) -> None:
+        self.host, self.config = host, realtime_config
+        self.calls: list[str] = []
+        self.ms, self.is_in_control, self.errors, self.ends = 0, False, Errors(), [None]
+        self.lost = False
+
+    def poll_motion(self) -> None:
+        if ended := self.ends.pop() if self.ends else None:
+            raise ended
+
+    @property
+    def state(self) -> Any:
+        if self.lost:
+            raise RuntimeError("Net Exception")
+        q = REST[:7] + 0.01
+        return SimpleNamespace(
+            time=SimpleNamespace(to_sec=lambda: self.ms / 1e3), q=q, dq=np.zeros(7),
+            tau_J=np.zeros(7), O_T_EE=Pose(), F_T_EE=Pose(), current_errors=self.errors,
+            control_command_success_rate=1.0, robot_mode=1 + self.is_in_control,
+        )  # fmt: skip
+
+    def move(self, motion: Any, asynchronous: bool) -> None:
+        assert asynchronous
+        self.calls.append("stop")
+
+    def join_motion(self, timeout: float) -> None:
+        self.calls.append("join")
+
+    def recover_from_errors(self) -> None:
+        self.calls.append("recover")
+
+
+class Tracker:
+    def __init__(self, robot: Arm, stiffness: np.ndarray, damping: np.ndarray) -> None:
+        robot.calls.append("track")
+        robot.is_in_control, self.robot = True, robot
+        self.gains: list[Any] = []
+
+    def set_gains(self, stiffness: np.ndarray, damping: np.ndarray) -> None:
+        self.gains = [stiffness, damping]
+
+    def set_target(self, q: np.ndarray) -> None:
+        self.target = q
+
+
+class Hand:
+    """franky's Gripper, whose words come when they are waited for."""
+
+    def __init__(self, host: str = "") -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.width, self.looks, self.word = 0.04, 0, threading.Semaphore(1)
+
+    @property
+    def state(self) -> Any:
+        self.word.acquire()
+        self.looks += 1
+        return SimpleNamespace(width=self.width)
+
+    def grasp_async(self, *told: float) -> Any:
+        return self._goes("grasp", *told)
+
+    def move_async(self, *told: float) -> Any:
+        return self._goes("move", *told)
+
+    def _goes(self, *call: Any) -> Any:
+        self.calls.append(call)
+        return SimpleNamespace(wait=lambda seconds: True)
+
+    def speak(self, times: int = 1) -> None:
+        """Let its next words come, and be heard."""
+        for _ in range(times):
+            before = self.looks
+            self.word.release()
+            while self.looks == before:
+                pass
+
+
+@pytest.fixture
+def met(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A driver that has met an arm."""
+    library = ModuleType("franky")
+    config = SimpleNamespace(Ignore="ignore", Enforce="enforce")
+    stop = lambda damping: damping  # noqa: E731
+    vars(library).update(
+        Robot=Arm, Gripper=Hand, Errors=Errors, RealtimeConfig=config, TorqueStopMotion=stop,
+        JointImpedanceTracker=Tracker, NetworkException=NetworkException,
+    )  # fmt: skip
+    monkeypatch.setitem(sys.modules, "franky", library)
+    driver = franka.Franka(SPEC, "192.0.2.1")
+    driver.meet()
+    yield driver
+    driver.worker.hand.word.release(9)
+    driver.worker.close()
+
+
+def told(driver: Any, **more: Any) -> bytes:
+    gains = (np.array([getattr(motor, k) for motor in SPEC.actuators]) for k in ("kp", "kd"))
+    facts = {"damp": False, "asked": np.zeros(3)} | more
+    return driver.codec.command(Command(1, REST, *gains, **facts))
+
+
+def read(driver: Any) -> franka_codec.Read:
+    driver.robot.ms += 10
+    (datagram,) = driver.receive()
+    got = franka_codec.unpack_read(datagram)
+    assert got is not None
+    return got
+
+
+def test_a_robot_must_be_punctual_and_one_of_this_machine_need_not(met: Any) -> None:
+    assert met.robot.config == "enforce"
+    other = franka.Franka(SPEC, "127.0.5.5")
+    other.meet()
+    assert other.robot.config == "ignore"
+    other.worker.hand.word.release(9)
+    other.worker.close()
+
+
+def test_a_state_that_is_not_new_is_none(met: Any) -> None:
+    assert [read(met).seq, read(met).seq] == [1, 2]
+    assert met.receive() == []
+    assert read(met).seq == 3
+
+
+def test_it_is_tracked_once_and_stopped_once(met: Any) -> None:
+    met.send(told(met, damp=True))
+    assert met.robot.calls == []
+    for _ in range(3):
+        met.send(told(met))
+    np.testing.assert_array_equal(met.tracker.target, REST[:7])
+    np.testing.assert_array_equal(met.tracker.gains[1], [60, 60, 44, 44, 4, 4, 4])
+    for _ in range(3):
+        met.send(told(met, damp=True))
+    assert met.robot.calls == ["track", "stop"]
+    met.send(told(met))
+    met.close()
+    assert met.robot.calls == ["track", "stop", "track", "stop", "join"]
+
+
+def test_what_broke_is_not_moved_before_it_is_cleared(met: Any) -> None:
+    met.send(told(met))
+    met.robot.ends, met.robot.errors = [ValueError("reflex!")], SimpleNamespace(
+        joint_reflex=True, cartesian_reflex=False
+    )  # fmt: skip
+    met.robot.is_in_control = False
+    found = read(met)
+    assert (found.broke, found.errors) == (True, 0b10)
+    met.send(told(met))
+    met.send(told(met, damp=True))
+    assert met.robot.calls == ["track"]
+    assert read(met).broke
+    met.send(told(met, damp=True, clear=True))
+    met.worker.hand.speak(2)
+    assert met.robot.calls == ["track", "recover"]
+    met.robot.errors = Errors()
+    assert not read(met).broke
+    met.send(told(met))
+    assert met.robot.calls == ["track", "recover", "track"]
+
+
+def test_one_that_may_not_move_now_is_broken(met: Any) -> None:
+    met.franky.JointImpedanceTracker = lambda *_, **__: 1 / 0
+    met.send(told(met))
+    assert read(met).broke
+
+
+@pytest.mark.parametrize("how", ["poll", "state"])
+def test_a_network_that_is_gone_ends_it(met: Any, how: str) -> None:
+    met.robot.ends, met.robot.lost = [NetworkException()] if how == "poll" else [], how == "state"
+    assert met.receive() == []
+    assert met.gone == "lost"
+
+
+def test_a_hand_closes_with_force_opens_without_and_is_told_once() -> None:
+    hand = Hand()
+    worker = Worker(SimpleNamespace(), hand)
+    for wanted in (0.04, 0.0405, 0.01, 0.01, 0.06):
+        worker.wanted, worker.force = wanted, 14.0
+        hand.speak(2)
+    hand.word.release(9)
+    worker.close()
+    assert [(call[0], call[1]) for call in hand.calls] == [("grasp", 0.01), ("move", 0.06)]
+    assert hand.calls[0][3] == 14.0
+
+
+def test_no_tick_waits_for_a_hand(met: Any) -> None:
+    for _ in range(50):  # of which its worker waits for the first word
+        met.send(told(met))
+        assert read(met).width == 0.04
+    assert met.worker.hand.looks == 1
+
+
+def test_a_hand_that_does_not_answer_is_not_well(met: Any) -> None:
+    assert read(met).hand
+    met.worker.hand.width = "of no hand"
+    met.worker.hand.word.release(9)
+    met.worker.thread.join(10)
+    assert not read(met).hand
