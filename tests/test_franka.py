@@ -151,13 +151,26 @@ def test_what_is_wrong_with_it_is_a_motor_that_failed(what: dict[str, Any]) -> N
 def test_policies_that_need_what_it_has_not_are_refused(spec: Any, why: str) -> None:
     for refuses in (choice.check, choice.driver_of):
         with pytest.raises(ValueError, match=why):
-            refuses(spec, "franka:192.0.2.1")
+            refuses(spec, "franka:192.0.2.1", "")
+
+
+@pytest.mark.parametrize(
+    ("robot", "sensors", "why"),
+    [
+        ("franka:192.0.2.1", "127.0.0.1:9880", "measures itself all that panda-reach reads"),
+        ("127.0.0.1:9870", "127.0.0.1:9880", "--sensors is for a Franka"),
+        ("127.0.0.1", "", "is no address"),
+    ],
+)
+def test_what_nobody_needs_to_be_told_is_refused(robot: str, sensors: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        choice.check(SPEC, robot, sensors)
 
 
 def test_without_the_library_it_is_said_how_to_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "franky", None)
     with pytest.raises(ValueError, match=r"pip install 'robotrl\[franka\]'"):
-        choice.driver_of(SPEC, "franka:192.0.2.1").meet()
+        choice.driver_of(SPEC, "franka:192.0.2.1", "").meet()
 
 
 def test_the_flight_is_lived_through_again(flown: flight.Flight) -> None:

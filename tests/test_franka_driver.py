@@ -1,132 +1,31 @@
 """What a Franka's driver sets and when, by a stand-in of the few calls of franky that it makes."""
 
+import json
 import sys
-import threading
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from rl import artefact
+from rl.bridge import wire
 from rl.bridge.drivers import franka, franka_codec
 from rl.bridge.drivers.franka_worker import Worker
-from rl.bridge.wire import Command
+from rl.bridge.wire import Command, Link
+from tests.franka_standin import Errors, Hand, NetworkException, library
 
 PATH = Path(__file__).parents[1] / "benchmarks" / "policies" / "panda-reach" / "artefact-0.zip"
 SPEC = artefact.read(PATH).spec
 REST = np.array([motor.rest for motor in SPEC.actuators])
 
 
-class Pose:
-    """At the flange, where the end effector is too."""
-
-    translation, quaternion = np.array([0.5, 0.0, 0.35]), np.array([1.0, 0, 0, 0])
-    inverse = property(lambda self: self)
-    __mul__ = __rmul__ = lambda self, other: self
-
-
-class Errors:
-    joint_reflex = cartesian_reflex = False
-
-
-class NetworkException(Exception):
-    pass
-
-
-class Arm:
-    """franky's Robot, of which its calls are kept."""
-
-    def __init__(self, host: str, realtime_config: str) -> None:
-        self.host, self.config = host, realtime_config
-        self.calls: list[str] = []
-        self.ms, self.is_in_control, self.errors, self.ends = 0, False, Errors(), [None]
-        self.lost = False
-
-    def poll_motion(self) -> None:
-        if ended := self.ends.pop() if self.ends else None:
-            raise ended
-
-    @property
-    def state(self) -> Any:
-        if self.lost:
-            raise RuntimeError("Net Exception")
-        q = REST[:7] + 0.01
-        return SimpleNamespace(
-            time=SimpleNamespace(to_sec=lambda: self.ms / 1e3), q=q, dq=np.zeros(7),
-            tau_J=np.zeros(7), O_T_EE=Pose(), F_T_EE=Pose(), current_errors=self.errors,
-            control_command_success_rate=1.0, robot_mode=1 + self.is_in_control,
-        )  # fmt: skip
-
-    def move(self, motion: Any, asynchronous: bool) -> None:
-        assert asynchronous
-        self.calls.append("stop")
-
-    def join_motion(self, timeout: float) -> None:
-        self.calls.append("join")
-
-    def recover_from_errors(self) -> None:
-        self.calls.append("recover")
-
-
-class Tracker:
-    def __init__(self, robot: Arm, stiffness: np.ndarray, damping: np.ndarray) -> None:
-        robot.calls.append("track")
-        robot.is_in_control, self.robot = True, robot
-        self.gains: list[Any] = []
-
-    def set_gains(self, stiffness: np.ndarray, damping: np.ndarray) -> None:
-        self.gains = [stiffness, damping]
-
-    def set_target(self, q: np.ndarray) -> None:
-        self.target = q
-
-
-class Hand:
-    """franky's Gripper, whose words come when they are waited for."""
-
-    def __init__(self, host: str = "") -> None:
-        self.calls: list[tuple[Any, ...]] = []
-        self.width, self.looks, self.word = 0.04, 0, threading.Semaphore(1)
-
-    @property
-    def state(self) -> Any:
-        self.word.acquire()
-        self.looks += 1
-        return SimpleNamespace(width=self.width)
-
-    def grasp_async(self, *told: float) -> Any:
-        return self._goes("grasp", *told)
-
-    def move_async(self, *told: float) -> Any:
-        return self._goes("move", *told)
-
-    def _goes(self, *call: Any) -> Any:
-        self.calls.append(call)
-        return SimpleNamespace(wait=lambda seconds: True)
-
-    def speak(self, times: int = 1) -> None:
-        """Let its next words come, and be heard."""
-        for _ in range(times):
-            before = self.looks
-            self.word.release()
-            while self.looks == before:
-                pass
-
-
 @pytest.fixture
 def met(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A driver that has met an arm."""
-    library = ModuleType("franky")
-    config = SimpleNamespace(Ignore="ignore", Enforce="enforce")
-    stop = lambda damping: damping  # noqa: E731
-    vars(library).update(
-        Robot=Arm, Gripper=Hand, Errors=Errors, RealtimeConfig=config, TorqueStopMotion=stop,
-        JointImpedanceTracker=Tracker, NetworkException=NetworkException,
-    )  # fmt: skip
-    monkeypatch.setitem(sys.modules, "franky", library)
-    driver = franka.Franka(SPEC, "192.0.2.1")
+    monkeypatch.setitem(sys.modules, "franky", library())
+    driver = franka.Franka(SPEC, "192.0.2.1", "")
     driver.meet()
     yield driver
     driver.worker.hand.word.release(9)
@@ -149,7 +48,7 @@ def read(driver: Any) -> franka_codec.Read:
 
 def test_a_robot_must_be_punctual_and_one_of_this_machine_need_not(met: Any) -> None:
     assert met.robot.config == "enforce"
-    other = franka.Franka(SPEC, "127.0.5.5")
+    other = franka.Franka(SPEC, "127.0.5.5", "")
     other.meet()
     assert other.robot.config == "ignore"
     other.worker.hand.word.release(9)
@@ -209,6 +108,35 @@ def test_a_network_that_is_gone_ends_it(met: Any, how: str) -> None:
     met.robot.ends, met.robot.lost = [NetworkException()] if how == "poll" else [], how == "state"
     assert met.receive() == []
     assert met.gone == "lost"
+
+
+def test_what_it_does_not_measure_is_said_by_others(met: Any) -> None:
+    found = artefact.read(PATH.parents[1] / "panda-pick-cube" / "artefact-0.zip").spec
+    at = wire.free_address()
+    driver = franka.Franka(found, "192.0.2.1", at)
+    driver.meet()
+    assert driver.receive() == []
+    things = {"cube_pos": [0.5, 0.1, 0.02], "cube_quat": [1, 0, 0, 0], "cube_gyro": [0, 0, 0.5]}
+    link = Link(("127.0.0.1", 0), wire.address(at))
+    for said in (json.dumps(things), '{"cube_linvel": [NaN, 0, 0]}', "[1]", "{", '{"cube_pos": 1}'):
+        link.send_raw(said.encode())
+    assert driver.receive() == []  # not of all of them
+    link.send_raw(b'{"cube_linvel": [0, 0.25, 0], "tool_pos": [9, 9, 9]}')
+    (datagram,) = driver.receive()
+    state = driver.codec.state(datagram)
+    assert state is not None
+    assert [*state.readings["cube_linvel"]] == [0, 0.25, 0]
+    for name, numbers in things.items():
+        np.testing.assert_array_equal(state.readings[name], np.array(numbers, "<f4"))
+    assert state.readings["tool_pos"][0] < 1
+    assert driver.codec.state(datagram[:-4]) is None
+    assert met.codec.state(datagram) is None
+    driver.side.when["cube_pos"] -= 1.0
+    driver.robot.ms += 10
+    assert driver.receive() == []  # of what is too old
+    link.close()
+    driver.worker.hand.word.release(9)
+    driver.close()
 
 
 def test_a_hand_closes_with_force_opens_without_and_is_told_once() -> None:

@@ -28,6 +28,7 @@ class Run:
 
     artefact: tyro.conf.Positional[Path]  # or the directory of a run that has one
     robot: str = "127.0.0.1:9870"  # host:port; franka:HOST; sim-go2, sim: simulated for it
+    sensors: str = ""  # host:port where a program says what a Franka does not measure
     command: tuple[float, ...] = ()  # what is asked of it, all the time
     script: Path | None = None  # or a CSV file of times, s, and commands
     keys: bool = False  # or a keyboard's; that of who starts a simulated robot, and says neither
@@ -59,6 +60,7 @@ def run(args: Run) -> int:
     keys = args.keys or (alone and not args.script and not args.command and sys.stdin.isatty())
     try:
         flags = [f"--robot={robot or args.robot}", f"--desk={desk}", *flags]
+        flags += [f"--sensors={args.sensors}"] if args.sensors else []
         begun.append(bridge := _start("robotd", path, *flags))
         begun.append(_start("policyd", path, f"--desk={desk}", f"--runtime={args.runtime}"))
         if robot:
@@ -97,7 +99,7 @@ def found(path: Path) -> Path:
 def _simulated(args: Run, spec: Spec) -> str:
     """The address of a robot that is to be simulated, "" if it is not."""
     if not args.robot.startswith(SIMULATED):
-        choice.check(spec, args.robot)
+        choice.check(spec, args.robot, args.sensors)
         return ""
     kind = args.robot.removeprefix(SIMULATED).removeprefix("-")
     if not spec.name.startswith(kind):

@@ -159,6 +159,7 @@ class Args:
 
     artefact: tyro.conf.Positional[Path]
     robot: str = "127.0.0.1:9870"
+    sensors: str = ""  # where a program says what the robot does not measure
     desk: str = "127.0.0.1:9871"  # where a policy and operators come to
     policy_patience: float = 10.0  # s to wait for it in lock step
     pilot_patience: float = 10.0  # and for who drives it
@@ -194,7 +195,7 @@ def main(args: Args) -> None:
 
 def begun(args: Args, spec: Spec, desk: Desk) -> Robotd:
     """A bridge to the robot, which has been met."""
-    driver = driver_of(spec, args.robot)
+    driver = driver_of(spec, args.robot, args.sensors)
     driver.meet()
     ticks = max(round(driver.rate * spec.control_dt), 1)
     setup = Setup(spec, args.limits, ticks, episodes=driver.episodes)

@@ -11,17 +11,25 @@ FRANKA = "franka:"
 CODECS = {x.name: x for x in (udp.Codec, franka_codec.Codec)}  # as logs of flights name them
 
 
-def driver_of(spec: Spec, robot: str) -> Any:
-    """Of franka:HOST, or host:port; ValueError of a robot that cannot be what `spec` needs."""
+def driver_of(spec: Spec, robot: str, sensors: str) -> Any:
+    """Of franka:HOST, or host:port; ValueError of a robot that cannot be what `spec` needs.
+
+    `sensors` is where a program says what it does not measure, if one does.
+    """
+    check(spec, robot, sensors)
     if prefixed(robot):
-        return franka.Franka(spec, robot.removeprefix(FRANKA))
+        return franka.Franka(spec, robot.removeprefix(FRANKA), sensors)
     return udp.Udp(spec, wire.address(robot))
 
 
-def check(spec: Spec, robot: str) -> None:
+def check(spec: Spec, robot: str, sensors: str) -> None:
     """Raise the ValueError that `driver_of` would, before there is one."""
     if prefixed(robot):
-        franka_codec.check(spec)
+        franka_codec.check(spec, bool(sensors))
+        if sensors:
+            wire.address(sensors)
+    elif sensors:
+        raise ValueError("--sensors is for a Franka: other robots say all of it themselves.")
     else:
         wire.address(robot)
 

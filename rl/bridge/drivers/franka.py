@@ -6,26 +6,32 @@ and once it stands its own controller holds it.  It recovers from errors when an
 """
 
 import contextlib
-import importlib
 import ipaddress
+import time
 from typing import Any
 
 import numpy as np
 
-from rl.bridge.drivers.franka_codec import Codec, Read, Set, pack_read, unpack_set
+from rl.bridge import wire
+from rl.bridge.drivers.franka_codec import Codec, Read, Set, check, foreign, pack_read, unpack_set
 from rl.bridge.drivers.franka_worker import Worker
+from rl.bridge.drivers.side import Side
 from rl.spec import Spec
 
 RATE = 100.0  # ticks a second: joints' targets are steps, since franky puts none between them
 STOPS = 15.0  # N m s/rad at least, of a joint that is damped
+NONE = np.zeros(0, "<f4")
 STOPS_S = 3.0  # s that a stop may take at the end
 
 
 class Franka:
     """One at a host."""
 
-    def __init__(self, spec: Spec, host: str) -> None:
-        """ValueError of a spec that a Franka cannot be."""
+    def __init__(self, spec: Spec, host: str, sensors: str) -> None:
+        """`sensors`: host:port to listen on for what it does not measure, if there is any;
+        ValueError of a spec that a Franka cannot be."""
+        check(spec, bool(sensors))
+        self.side = Side(foreign(spec), wire.address(sensors)) if sensors else None
         self.codec, self.host = Codec(spec), host
         self.rate = RATE
         self.waits = self.episodes = False
@@ -37,11 +43,12 @@ class Franka:
     def meet(self) -> None:
         """Connect to it; ValueError where no arm with a hand answers."""
         try:
-            self.franky = franky = importlib.import_module("franky")
+            import franky  # pyright: ignore[reportMissingImports]
         except ImportError:
             raise ValueError(
                 "A Franka needs the library franky: pip install 'robotrl[franka]'."
             ) from None
+        self.franky = franky
         # One on this machine is simulated, and needs no kernel that is punctual.
         config = franky.RealtimeConfig.Ignore if _here(self.host) else franky.RealtimeConfig.Enforce
         try:
@@ -55,17 +62,18 @@ class Franka:
         self.names = sorted(x for x in dir(franky.Errors) if not x.startswith("_"))
 
     def receive(self) -> list[bytes]:
-        """Its state, if there is a newer one than that of the last call."""
+        """Its state, if there is a newer one than that of the last call, and all of it is known."""
         try:
             self._poll()
             state = self.robot.state
         except Exception:  # a network that is gone has several names
             self.gone = "lost"
             return []
-        if (now := state.time.to_sec()) == self.time:
+        others = self.side.numbers(time.monotonic()) if self.side else NONE
+        if (now := state.time.to_sec()) == self.time or others is None:
             return []
         self.seq, self.time = self.seq + 1, now
-        return [pack_read(self._read(state))]
+        return [pack_read(self._read(state)) + others.tobytes()]
 
     def send(self, datagram: bytes) -> None:
         told = unpack_set(datagram)
@@ -83,6 +91,8 @@ class Franka:
             self._stop(np.zeros(7))
             self.robot.join_motion(STOPS_S)
         self.worker.close()
+        if self.side:
+            self.side.close()
         if self.broke:
             print(f"franka   {self.broke}", flush=True)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rl.bridge.wire import Command, State
-from rl.spec import Spec
+from rl.spec import Sensor, Spec
 
 ARM = tuple(f"joint{i}" for i in range(1, 8))
 FINGERS = "finger1", "finger2"  # both are half as wide as the hand is open
@@ -114,23 +114,25 @@ class Codec:
     name = "franka"
 
     def __init__(self, spec: Spec) -> None:
-        """ValueError if the arm cannot be what `spec` needs."""
-        check(spec)
-        self.spec = spec
+        self.spec, self.others = spec, foreign(spec)
+        self.size = READ.size + 4 * sum(sensor.size for sensor in self.others)
 
     def state(self, datagram: bytes) -> State | None:
-        read = unpack_read(datagram)
-        if read is None:
+        read = unpack_read(datagram[: READ.size])
+        if read is None or len(datagram) != self.size:
             return None
-        at, turn = tool(read.flange)
-        of = {f"{name}_pos": x for name, x in zip(ARM, read.q, strict=True)}
+        of = dict(zip(("tool_pos", "tool_quat"), tool(read.flange), strict=True))
+        of |= {f"{name}_pos": x for name, x in zip(ARM, read.q, strict=True)}
         of |= {f"{name}_vel": x for name, x in zip(ARM, read.dq, strict=True)}
         # Policies know no hand that stands beside where it was told to be.
         stands = abs(read.width - read.told) < NEAR
         width, speed = (read.told, 0.0) if stands else (read.width, read.speed)
         of |= {f"{name}_pos": width / 2 for name in FINGERS}
         of |= {f"{name}_vel": speed / 2 for name in FINGERS}
-        of |= {"tool_pos": at, "tool_quat": turn}
+        at = READ.size
+        for sensor in self.others:
+            of[sensor.name] = np.frombuffer(datagram, "<f4", sensor.size, at)
+            at += 4 * sensor.size
         readings = {s.name: np.atleast_1d(of[s.name]).astype("<f4") for s in self.spec.sensors}
         failed = read.broke or not read.hand or read.errors != 0 or read.mode not in (IDLE, MOVE)
         return State(read.seq, read.time, readings, reset=False, failed=failed)
@@ -145,19 +147,28 @@ class Codec:
         )  # fmt: skip
 
 
-def check(spec: Spec) -> None:
-    """Raise ValueError unless a Franka arm with its hand measures and moves what `spec` names."""
+def foreign(spec: Spec) -> list[Sensor]:
+    """What an arm does not measure of itself."""
+    return [sensor for sensor in spec.sensors if sensor.name not in SENSORS]
+
+
+def check(spec: Spec, told: bool) -> None:
+    """Raise ValueError unless a Franka arm with its hand moves what `spec` names, and measures it,
+    or is `told` of it."""
     motors = [motor.name for motor in spec.actuators]
     if motors != [*ARM, FINGERS[0]]:
         raise ValueError(
             f"{spec.name} moves {', '.join(motors)}; a Franka arm has {', '.join(ARM)}, and its "
             f"hand {FINGERS[0]}."
         )
-    if foreign := [sensor.name for sensor in spec.sensors if sensor.name not in SENSORS]:
+    others = [sensor.name for sensor in foreign(spec)]
+    if others and not told:
         raise ValueError(
-            f"{spec.name} reads {', '.join(foreign)}, which no Franka arm measures of itself: "
-            "where things are, only a program of yours can say (docs/franka.md)."
+            f"{spec.name} reads {', '.join(others)}, which no Franka arm measures of itself: have "
+            "a program of yours say it, and name with --sensors where (docs/franka.md)."
         )
+    if told and not others:
+        raise ValueError(f"--sensors: a Franka arm measures itself all that {spec.name} reads.")
 
 
 def tool(flange: Any) -> tuple[np.ndarray, np.ndarray]:
