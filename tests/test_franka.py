@@ -105,6 +105,14 @@ def test_what_joints_have_besides_their_gains_is_the_models() -> None:
     assert (high > franka_codec.HIGH).all()
 
 
+@pytest.mark.parametrize("path", sorted(POLICIES.glob("panda-*/artefact-0.zip")), ids=str)
+def test_it_stands_up_to_where_its_policy_starts(path: Path) -> None:
+    found = artefact.read(path)
+    made = mujoco.MjModel.from_binary_path("m.mjb", {"m.mjb": found.model})
+    rest = [motor.rest for motor in found.spec.actuators]
+    np.testing.assert_allclose(rest[:7], made.key_qpos[0][:7], atol=1e-6)
+
+
 def test_a_command_is_set_within_what_both_arms_can() -> None:
     told = franka_codec.unpack_set(CODEC.command(asked()))
     np.testing.assert_array_equal(told.targets, REST[:7])

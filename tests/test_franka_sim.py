@@ -29,7 +29,9 @@ pytest.importorskip("franky")
 pytest.importorskip("franky_sim")
 pytestmark = pytest.mark.slow
 
-PATH = Path(__file__).parents[1] / "benchmarks" / "policies" / "panda-reach" / "artefact-0.zip"
+POLICIES = Path(__file__).parents[1] / "benchmarks" / "policies"
+PATH = POLICIES / "panda-reach" / "artefact-0.zip"
+PUSH = POLICIES / "panda-push-t" / "artefact-0.zip"
 ADDRESS = "127.0.7.7"  # of this machine alone
 GOAL = 0.5, 0.2, 0.3
 LEADS = {states.PASSIVE: states.STAND, states.READY: states.ARM}
@@ -38,15 +40,15 @@ LEADS = {states.PASSIVE: states.STAND, states.READY: states.ARM}
 class Lab:
     """The arm, its bridge and its policy as processes; a pilot here."""
 
-    def __init__(self, folder: Path, *more: str, angles: Any = ()) -> None:
+    def __init__(self, folder: Path, *more: str, path: Path = PATH, angles: Any = ()) -> None:
         """Flags of the bridge, besides; and where the joints of the arm are at first."""
-        self.log, self.spec, desk = folder / "a.mcap", artefact.read(PATH).spec, wire.free_address()
+        self.log, self.spec, desk = folder / "a.mcap", artefact.read(path).spec, wire.free_address()
         self.arm = self._begin("tests.fci", ADDRESS, *map(str, angles), stdout=subprocess.PIPE)
         assert self.arm.stdout.readline() == b"ready\n"
         flags = f"--robot=franka:{ADDRESS}", f"--desk={desk}", f"--log={self.log}", *more
-        self.bridge = self._begin("rl.bridge.robotd", str(PATH), *flags)
+        self.bridge = self._begin("rl.bridge.robotd", str(path), *flags)
         policy = f"--desk={desk}", "--runtime=numpy"
-        self.policy = self._begin("rl.bridge.policyd", str(PATH), *policy)
+        self.policy = self._begin("rl.bridge.policyd", str(path), *policy)
         self.pilot = Pilot(self.spec, Link(("127.0.0.1", 0), wire.address(desk)))
 
     def _begin(self, module: str, *words: str, **more: Any) -> Any:
@@ -74,9 +76,9 @@ class Lab:
 class Story:
     """Has the arm stand, arms it, and does things in the states that they are for, in turn."""
 
-    def __init__(self, *acts: Any) -> None:
+    def __init__(self, *acts: Any, asked: Any = GOAL) -> None:
         """Each a state, for how many s, and what is done or said then."""
-        self.acts, self.lead = [*acts], True
+        self.acts, self.asked = [*acts], np.array(asked)
         self.tried = self.since = -np.inf
         self.state = ""
 
@@ -89,12 +91,12 @@ class Story:
         if status.state == state and status.time - self.since >= seconds:
             self.acts, self.since = self.acts[1:], status.time
             if isinstance(act, str):
-                return Word(act, np.array(GOAL))
+                return Word(act, self.asked)
             act()
-        elif self.lead and status.time - self.tried > AGAIN_S:
+        elif status.time - self.tried > AGAIN_S:
             self.tried = status.time
-            return Word(LEADS.get(status.state, ""), np.array(GOAL))
-        return Word(command=np.array(GOAL))
+            return Word(LEADS.get(status.state, ""), self.asked)
+        return Word(command=self.asked)
 
 
 @pytest.fixture
@@ -166,6 +168,21 @@ def test_a_reflex_is_a_fault_until_an_operator_clears_it(lab: Lab) -> None:
     assert all(read.mode == 4 and read.broke and told.damp for read, told in fault[1:])
     assert bin(fault[-1][0].errors).count("1") == 1
     assert [x for x, _, _ in lived[cleared:] if x == states.ARMED]
+
+
+def test_it_pushes_what_another_program_sees(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, "--sensors=127.0.0.1:9881", path=PUSH)
+    assert lab.lives(Story((states.ARMED, 18.0, ""), asked=(0.52, 0.0, 1.0, 0.0))) == 0
+    lab.end()
+    found, codec = lab.flight(), Codec(lab.spec)
+    heard = [x.datagram for row in found.rows for x in row.heard if x.source == "robot"]
+    tees = [state.readings for state in map(codec.state, heard) if state]
+    off = [np.linalg.norm(tee["tee_pos"][:2] - [0.52, 0.0]) for tee in tees]
+    askew = [np.degrees(np.arctan2(*tee["tee_ahead"][1::-1])) for tee in tees]
+    assert off[0] == pytest.approx(0.03, abs=0.001)
+    assert askew[0] == pytest.approx(34.4, abs=0.5)
+    assert any(x < 0.015 and abs(y) < 8 for x, y in zip(off, askew, strict=True))
+    assert replay.replay(found, codec).different == 0
 
 
 def record(path: Path) -> None:

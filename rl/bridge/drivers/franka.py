@@ -56,8 +56,8 @@ class Franka:
             self.worker = Worker(self.robot, franky.Gripper(self.host))
         except Exception as error:  # whatever the library makes of it
             raise ValueError(
-                f"No Franka arm with a hand answers at {self.host}: {error}. Its joints must be "
-                "unlocked and FCI active."
+                f"No Franka arm with a hand answers at {self.host}, its joints unlocked and FCI "
+                f"active: {error}"
             ) from error
         self.names = sorted(x for x in dir(franky.Errors) if not x.startswith("_"))
 
