@@ -97,6 +97,13 @@ def test_what_broke_is_not_moved_before_it_is_cleared(met: Any) -> None:
     assert met.robot.calls == ["track", "recover", "track"]
 
 
+def test_a_motion_that_ends_unasked_is_broken(met: Any) -> None:
+    met.send(told(met))
+    assert not read(met).broke
+    met.robot.is_in_control = False
+    assert read(met).broke
+
+
 def test_one_that_may_not_move_now_is_broken(met: Any) -> None:
     met.franky.JointImpedanceTracker = lambda *_, **__: 1 / 0
     met.send(told(met))

@@ -104,6 +104,8 @@ class Franka:
             raise
         except Exception as error:  # of a reflex, a stop by hand, or a command that was refused
             self.broke, self.tracker = str(error), None
+        if self.tracker and not self.robot.is_in_control:
+            self.broke, self.tracker = "Its motion ended, and nobody had asked for that.", None
 
     def _read(self, state: Any) -> Read:
         flange, worker = state.O_T_EE * state.F_T_EE.inverse, self.worker

@@ -83,22 +83,10 @@ def unpack_read(datagram: bytes) -> Read | None:
     if head != READ_1:
         return None
     q, dq, tau, flange, (width, speed, told) = np.split(np.array(numbers), (7, 14, 21, 28))
+    flags = bool(broke), bool(hand)
     return Read(
-        seq,
-        time,
-        q,
-        dq,
-        tau,
-        flange,
-        width,
-        speed,
-        told,
-        success,
-        errors,
-        mode,
-        bool(broke),
-        bool(hand),
-    )
+        seq, time, q, dq, tau, flange, width, speed, told, success, errors, mode, *flags
+    )  # fmt: skip
 
 
 def unpack_set(datagram: bytes) -> Set:
