@@ -91,6 +91,7 @@ class Command(NamedTuple):
     kd: np.ndarray
     damp: bool
     asked: np.ndarray  # [C] the operator's command, for the log
+    clear: bool = False  # an operator said so: a robot that keeps errors forgets them
 
 
 def state_message(spec: Spec, state: State) -> Message:
