@@ -16,7 +16,8 @@ import numpy as np
 import tyro
 
 from rl import artefact
-from rl.bridge import launch, wire
+from rl.bridge import convert, launch, wire
+from rl.bridge.convert import Convert
 from rl.bridge.launch import Run
 from rl.bridge.wire import Link
 
@@ -59,7 +60,7 @@ class Replay:
     artefact: Path | None = None  # whose policy must answer as it did, too
 
 
-Args = Run | Sim | Show | Replay
+Args = Run | Sim | Show | Replay | Convert
 
 
 def sim(args: Sim) -> None:
@@ -203,6 +204,8 @@ def main() -> None:
                 show(args)
             case Replay():
                 again(args)
+            case Convert():
+                convert.convert(args)
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
