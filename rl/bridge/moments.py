@@ -32,10 +32,12 @@ class Moment(NamedTuple):
     command: np.ndarray  # [C] that was asked for, within its range
     begins: bool  # an episode: it was armed
     starts: bool  # a period of the policy
+    period: int  # since it was armed
     asked: bool  # the policy
     wish: np.ndarray | None  # [A] of the policy, for this period; None: it has answered nothing yet
     planned: bool  # its plan reaches this period: it is not the last that is held
     events: tuple[str, ...]  # that its pilot asked for, of states.ASKED
+    answered: tuple[int, ...]  # the first period of each plan that came and was taken
 
     @property
     def moving(self) -> bool:
@@ -71,7 +73,7 @@ class Listener:
     def hear(self, row: Row) -> Moment:
         ears = self.ears
         ears.begin(row.now)
-        self._hear(row, answer=False)
+        early = self._hear(row, answer=False)
         moves = row.state in states.MOVING
         begins = moves and (ears.reset or not self.moving)
         if begins:
@@ -81,9 +83,10 @@ class Listener:
         if asked and ears.robot:
             self.acted = ears.robot.seq
         robot, command = ears.robot, within(self.setup.spec, ears.operator)
-        self._hear(row, answer=True)
+        answered = *early, *self._hear(row, answer=True)
         events, ears.events = tuple(states.ASKED[x] for x in ears.events), []
-        found = Moment(row, robot, command, begins, starts, asked, *self._wish(), events)
+        wish = *self._wish(), events, answered
+        found = Moment(row, robot, command, begins, starts, self.period, asked, *wish)
         self.tick, self.moving = self.tick + moves, moves
         return found
 
@@ -91,15 +94,19 @@ class Listener:
     def period(self) -> int:
         return self.tick // self.setup.ticks
 
-    def _hear(self, row: Row, answer: bool) -> None:
+    def _hear(self, row: Row, answer: bool) -> list[int]:
+        taken = []
         for heard in row.heard:
             if heard.answer == answer:
                 self.ears.hear(heard.source, heard.datagram)
         for plan in self.ears.plans:
             old = plan.first > self.period or (self.plan and plan.first <= self.plan.first)
             self.ears.counts["policy: old"] += bool(old)
-            self.plan = self.plan if old else plan
+            if not old:
+                self.plan = plan
+                taken.append(plan.first)
         self.ears.plans = []
+        return taken
 
     def _wish(self) -> tuple[np.ndarray | None, bool]:
         if self.plan is None:
