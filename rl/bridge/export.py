@@ -63,7 +63,8 @@ def chosen(run: Path, seed: int | None) -> tuple[Path, str]:
 
     facts = runs.read_manifest(run)
     launch.found(run)  # or there is none
-    there = {int(path.stem.partition("-")[2]): path for path in run.glob("artefact-*.zip")}
+    paths = {int(path.stem.partition("-")[2]): path for path in run.glob("artefact-*.zip")}
+    there = dict(sorted(paths.items()))
     if seed is not None:
         if seed not in there:
             told = ", ".join(map(str, there))

@@ -1,7 +1,6 @@
 """A flight as a recording of Rerun (rerun.io): each number over time, and the robot as it stood."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from rl.bridge.checks import said
 from rl.bridge.flight import Flight
 from rl.bridge.limiter import STAGES
 from rl.bridge.moments import Moment
+from rl.bridge.robotd import CUT
 from rl.spec import Spec
 
 if TYPE_CHECKING:
@@ -96,25 +96,28 @@ def _series(ticks: Any, numbers: Any) -> Series:
 
 
 def _tell_states(rr: Any, recording: Any, send: Any, lived: list[Moment]) -> None:
-    """In which state it was, why, and what its pilot asked for: where these change."""
+    """In which state it was, what limited it, why, and what its pilot asked for."""
     names, colours = [*COLOURS], [*COLOURS.values()]
     recording.log("state", rr.StateConfiguration(values=names, colors=colours), static=True)
-    for entity, ticks, words in texts(lived):
-        columns = rr.StateChange.columns(state=words) if entity == "state" else (
-            rr.TextLog.columns(text=words))  # fmt: skip
-        if len(words):
+    for entity, (ticks, words) in texts(lived).items():
+        lane = entity in ("state", "limits")
+        columns = rr.StateChange.columns(state=words) if lane else rr.TextLog.columns(text=words)
+        if words:
             send(entity, np.array(ticks), columns)
 
 
-def texts(lived: list[Moment]) -> Iterator[tuple[str, list[int], list[str]]]:
-    """Entities, the ticks in which they say something, and what."""
+def texts(lived: list[Moment]) -> dict[str, tuple[list[int], list[str]]]:
+    """By entity, the ticks in which it says something else than before, and what."""
+    found = {}
     for entity, each in (
-        ("state", [x.row.state for x in lived]), ("reasons", [said(x.row.mask) for x in lived])
-    ):  # fmt: skip
+        ("state", [x.row.state for x in lived]),
+        ("limits", [said(x.row.mask & CUT) for x in lived]),
+        ("reasons", [said(x.row.mask & ~CUT) for x in lived]),
+    ):
         new = [i for i, x in enumerate(each) if i == 0 or x != each[i - 1]]
-        yield entity, new, [each[i] for i in new]
+        found[entity] = new, [each[i] for i in new]
     asked = [(i, word) for i, x in enumerate(lived) for word in x.events]
-    yield "pilot", [i for i, _ in asked], [word for _, word in asked]
+    return found | {"pilot": ([i for i, _ in asked], [word for _, word in asked])}
 
 
 def _draw(rr: Any, recording: Any, send: Any, body: "Body", lived: list[Moment]) -> None:
@@ -171,10 +174,8 @@ def _blueprint(spec: Spec, drawn: bool) -> Any:
     joints = [rrb.TimeSeriesView(origin=f"joints/{a.name}", name=a.name) for a in spec.actuators]
     rest = [rrb.TimeSeriesView(origin=x, name=x) for x in ("command", "speeds", "sensors")]
     timing = rrb.TimeSeriesView(contents=["bridge/**", "policy/**"], name="ms")
+    state = rrb.StateTimelineView(contents=["state/**", "limits/**"], name="state")
     left = [rrb.Spatial3DView(origin="robot", name="robot")] if drawn else []
     left += [rrb.TextLogView(contents=["pilot/**", "reasons/**"], name="what was said")]
-    right = rrb.Vertical(
-        rrb.StateTimelineView(contents="state/**", name="state"), rrb.Tabs(*joints, *rest), timing,
-        row_shares=[1, 4, 2],
-    )  # fmt: skip
+    right = rrb.Vertical(state, rrb.Tabs(*joints, *rest), timing, row_shares=[2, 5, 3])
     return rrb.Blueprint(rrb.Horizontal(rrb.Vertical(*left), right, column_shares=[2, 3]))
