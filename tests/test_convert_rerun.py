@@ -120,7 +120,7 @@ def test_words_are_told_where_they_change(log: Path, rig: Flown) -> None:
 
 def test_a_recording_is_read_by_rerun_as_it_was_written(log: Path, tmp_path: Path) -> None:
     pytest.importorskip("rerun")
-    from rerun.chunk import RrdReader
+    from rerun.chunk import RrdReader  # pyright: ignore[reportMissingImports]
 
     robot = artefact.read(POLICIES / "go2-joystick-flat/artefact-0.zip")
     found = flight.read(log)
@@ -137,10 +137,9 @@ def test_a_recording_is_read_by_rerun_as_it_was_written(log: Path, tmp_path: Pat
         assert read[entity]["tick"] == ticks.tolist()
         assert np.ravel(read[entity]["Scalars:scalars"]).tolist() == numbers.tolist()
     bodies = {name.split("/")[1] for name in read if name.startswith("robot/")}
-    assert bodies == {poses.Body(robot).model.body(i).name for i in range(14)}
-    quats = np.array(
-        read["robot/" + poses.Body(robot).model.body(1).name]["Transform3D:quaternion"]
-    )
+    names = [Body(robot).model.body(i).name for i in range(14)]
+    assert bodies == {*names}
+    quats = np.array(read[f"robot/{names[1]}"]["Transform3D:quaternion"])
     np.testing.assert_allclose(np.abs(quats[0].ravel()), [0, 0, 0, 1], atol=1e-6)
 
 

@@ -128,6 +128,7 @@ def _facts(spec: Spec, taken: list[Taken]) -> dict[str, Any]:
     sensors, commands = steps.names(spec)
     facts: dict[str, Any] = {"format": "flight", "robot": spec.name, "control_dt": spec.control_dt}
     facts |= {"obs_names": [*sensors, *(f"command {x}" for x in commands)]}
+    facts |= {"sensors": {x.name: x.size for x in spec.sensors}}  # of which obs begins with
     facts |= {"action_names": [a.name for a in spec.actuators]}
     facts |= {"why": {str(int(reason)): words for reason, words in SAID.items()}}
     if cut := sum(bool(x.episodes and not x.flight.whole and not x.episodes[-1].why)

@@ -29,7 +29,7 @@ COLOURS = {
 def write(path: Path, found: Flight, body: Artefact | None) -> None:
     """A file that is not there yet, whole or not at all; with the `body` its robot is drawn."""
     try:
-        import rerun as rr
+        import rerun as rr  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise ValueError("A recording needs Rerun: pip install 'robotrl[rerun]'") from None
     spec, codec = found.about.setup.spec, moments.codec_of(found.about)
@@ -169,7 +169,7 @@ def _shape(rr: Any, model: Any, geom: int) -> Any:
 
 
 def _blueprint(spec: Spec, drawn: bool) -> Any:
-    import rerun.blueprint as rrb
+    import rerun.blueprint as rrb  # pyright: ignore[reportMissingImports]
 
     joints = [rrb.TimeSeriesView(origin=f"joints/{a.name}", name=a.name) for a in spec.actuators]
     rest = [rrb.TimeSeriesView(origin=x, name=x) for x in ("command", "speeds", "sensors")]
