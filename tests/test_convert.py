@@ -1,6 +1,5 @@
 """Flights as data: all that was told is there to the last number, and episodes end as they did."""
 
-import json
 import struct
 from dataclasses import replace
 from functools import partial
@@ -9,7 +8,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from agents.flow_bc import FlowBC
@@ -20,7 +18,7 @@ from rl.bridge.convert import Convert
 from rl.bridge.flight import Row
 from rl.bridge.limits import Limits
 from rl.chunks import Chunks
-from rl.data import formats, npz, sampling
+from rl.data import npz, sampling
 from rl.data.dataset import Dataset
 from rl.data.sampling import Uniform
 from rl.denoisers import Dense
@@ -213,60 +211,6 @@ def test_an_agent_learns_of_it(data: Dataset) -> None:
         state, metrics = update(state, batch, jax.random.key(i))
         losses.append(float(next(iter(metrics.values())).mean()))
     assert np.mean(losses[-10:]) < np.mean(losses[:10])
-
-
-@pytest.fixture(scope="module")
-def folder(log: Path) -> Path:
-    convert.convert(Convert((log,), out := log.with_name("lerobot"), task="walk about"))
-    return out
-
-
-def test_lerobot_s_folder_is_read_as_the_same(folder: Path, data: Dataset) -> None:
-    limits = tuple(np.array(data.facts[f"action_{end}"]) for end in ("low", "high"))
-    found = formats.read(folder, limits=limits)
-    assert found.episodes["length"].tolist() == [24, 10]
-    seen = np.concatenate([found.steps["obs/state"], found.steps["obs/command"]], 1)
-    np.testing.assert_array_equal(seen, data.steps["obs"])
-    for name in ("action", "terminated", "truncated", "mask"):
-        np.testing.assert_array_equal(found.steps[name], data.steps[name])
-    first = found.episodes["last_obs/state"][0], found.episodes["last_obs/command"][0]
-    np.testing.assert_array_equal(np.concatenate(first), data.episodes["last_obs"][0])
-    assert found.facts["control_dt"] == 0.02
-    assert found.facts["tasks"] == ["walk about"]
-    assert found.facts["left_out"] == ["intervention", "limited", "policy_action"]
-
-
-def test_lerobot_s_folder_has_the_layout_of_its_own(folder: Path, data: Dataset) -> None:
-    """That of tests/fixtures, which LeRobot itself wrote: the same files, facts and columns."""
-    theirs = Path(__file__).parent / "fixtures/formats/lerobot/point"
-    files = lambda at: {x.relative_to(at).as_posix() for x in at.rglob("*") if x.is_file()}  # noqa: E731
-    assert files(folder) == {x for x in files(theirs) if "001" not in x}
-    mine, like = (json.loads((x / "meta/info.json").read_text()) for x in (folder, theirs))
-    assert mine.keys() == like.keys()
-    assert (mine["codebase_version"], mine["fps"]) == ("v3.0", 50)
-    assert (mine["total_episodes"], mine["total_frames"]) == (2, 35)
-    assert {k: mine["features"][k] for k in ("timestamp", "index", "next.done")} == {
-        k: like["features"][k] for k in ("timestamp", "index", "next.done")
-    }
-    for name in ("meta/episodes/chunk-000/file-000.parquet", "meta/tasks.parquet"):
-        fields = [
-            {f.name: f.type for f in pq.read_schema(x / name) if "stats" not in f.name}
-            for x in (folder, theirs)
-        ]
-        assert fields[0].keys() - {"task"} == fields[1].keys() - {"__index_level_0__"}
-        assert all(fields[0][k] == fields[1][k] for k in fields[0].keys() - {"task"})
-    rows = pq.read_table(folder / "data/chunk-000/file-000.parquet")
-    like_rows = pq.read_schema(theirs / "data/chunk-000/file-000.parquet")
-    for name in ("timestamp", "frame_index", "episode_index", "index", "task_index", "next.done"):
-        assert rows.schema.field(name).type == like_rows.field(name).type
-    np.testing.assert_array_equal(np.stack(rows["policy_action"].to_pylist())[:24],
-                                  data.steps["wish"][:24])  # fmt: skip
-    human = np.array(rows["intervention"])
-    assert human.sum() == data.steps["human"].sum()
-    stats = json.loads((folder / "meta/stats.json").read_text())
-    np.testing.assert_allclose(stats["action"]["max"], np.stack(rows["action"].to_pylist()).max(0))
-    np.testing.assert_allclose(stats["intervention"]["mean"], [human.mean()])
-    np.testing.assert_allclose(stats["timestamp"]["max"], [24 / 50], rtol=1e-6)
 
 
 def test_bad_input_is_refused_and_nothing_is_written_over(

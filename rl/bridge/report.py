@@ -12,7 +12,7 @@ from rl.bridge.checks import SAID, Reason, said
 from rl.bridge.review import Lateness, Told
 from rl.bridge.steps import Episode
 
-MOST = 40  # states that a terminal tells
+MOST = 40  # states, and episodes, that a terminal tells
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,10 @@ def lines(told: Told, path: Path) -> Iterator[tuple[str, str]]:
     if len(told.spans) > MOST:
         yield "", f"and {len(told.spans) - MOST} states more: --out has all"
     yield "", ""
-    for number, episode in enumerate(told.episodes):
+    for number, episode in enumerate(told.episodes[:MOST]):
         yield ("episodes" if not number else ""), ended(told, number, episode)
+    if len(told.episodes) > MOST:
+        yield "", f"and {len(told.episodes) - MOST} episodes more: --out has all"
     yield from limited(told)
 
 
