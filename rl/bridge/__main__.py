@@ -16,8 +16,11 @@ import numpy as np
 import tyro
 
 from rl import artefact
-from rl.bridge import launch, wire
+from rl.bridge import convert, export, launch, report, wire
+from rl.bridge.convert import Convert
+from rl.bridge.export import Export
 from rl.bridge.launch import Run
+from rl.bridge.report import Report
 from rl.bridge.wire import Link
 
 Address = str  # host:port
@@ -62,7 +65,7 @@ class Replay:
     artefact: Path | None = None  # whose policy must answer as it did, too
 
 
-Args = Run | Sim | Show | Replay
+Args = Run | Sim | Show | Replay | Report | Convert | Export
 
 
 def sim(args: Sim) -> None:
@@ -211,6 +214,12 @@ def main() -> None:
                 show(args)
             case Replay():
                 again(args)
+            case Report():
+                report.report(args)
+            case Convert():
+                convert.convert(args)
+            case Export():
+                export.export(args)
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
