@@ -31,13 +31,10 @@ SCALARS: dict[str, Any] = {
     "u1": types.uint8, "u2": types.uint16, "u4": types.uint32, "i2": types.int16,
     "i4": types.int32, "f4": types.float32,
 }  # fmt: skip
-# A robot is found by multicast, and spoken to alone; a loopback has none.
+# Ends are found by multicast, on this interface alone, and then spoken to one by one.
 CONFIG = """<CycloneDDS><Domain Id="any">
 <General><Interfaces><NetworkInterface name="{}"/></Interfaces>
-<AllowMulticast>{}</AllowMulticast></General>
-<Discovery>{}</Discovery>
-</Domain></CycloneDDS>"""
-LOOPBACK = "false", '<Peers><Peer address="127.0.0.1"/></Peers>'
+<AllowMulticast>spdp</AllowMulticast></General></Domain></CycloneDDS>"""
 # A writer that waits for nobody, whom readers of either kind hear; the newest alone is sent.
 WRITES = Qos(Policy.Reliability.Reliable(0), Policy.History.KeepLast(1))
 READS = Policy.Reliability.BestEffort, Policy.History.KeepLast(DRAINED)
@@ -80,10 +77,8 @@ class Dds:
     def __init__(self, text: str, serves: bool = False) -> None:
         interface, number = network(text)
         self.name = f"{interface}, domain {number}"
-        loopback = interface == "lo"
-        config = CONFIG.format(interface, *(LOOPBACK if loopback else ("spdp", "")))
         try:
-            self.domain = Domain(number, config)
+            self.domain = Domain(number, CONFIG.format(interface))
             self.participant = DomainParticipant(number)
         except DDSException as error:
             raise ValueError(f"DDS cannot begin on {self.name}: {error.msg}.") from error

@@ -35,7 +35,7 @@ class Dog:
         names = [motor.name for motor in robot.spec.actuators]
         self.order = [MOTORS.index(name) for name in names]  # of each of the spec's, its motor
         joints = [self.model.joint(self.model.actuator_trnid[i, 0]) for i in robot.servos]
-        self.qpos, self.dofs = ([x.qposadr[0] for x in joints], [x.dofadr[0] for x in joints])
+        self.dofs = [joint.dofadr[0] for joint in joints]
         self.feet = [self.model.geom_bodyid == self.model.body(f"{x}_calf").id for x in LEGS]
         self.ticks = 0
         robot.reset(*robot.home())
@@ -61,12 +61,8 @@ class Dog:
         self.model.actuator_biasprm[self.robot.servos, 0] = 0.0
 
     def step(self) -> None:
-        self.robot.step(self.robot.substeps * layout.TICK_MS // self._period_ms)
+        self.robot.step(1)
         self.ticks += 1
-
-    @property
-    def _period_ms(self) -> int:
-        return round(self.robot.spec.control_dt * 1e3)
 
     def state(self) -> bytes:
         """The LowState of now."""
@@ -74,21 +70,19 @@ class Dog:
         state["head"], state["level_flag"] = layout.HEAD, layout.LOW_LEVEL
         state["tick"] = self.ticks * layout.TICK_MS % go2.WRAP
         imu, motors, battery = (state[x][0] for x in ("imu_state", "motor_state", "bms_state"))
-        imu["quaternion"] = w, x, y, z = data.sensor("orientation").data
-        imu["gyroscope"] = data.sensor("gyro").data
         imu["accelerometer"] = data.sensor("accelerometer").data
+        numbers = state.view("<f4")
+        for name, reading in self.robot.readings().items():
+            numbers[go2.SENSORS[name][1]] = reading
+        w, x, y, z = imu["quaternion"]
         imu["rpy"] = (np.arctan2(2 * (w * x + y * z), 1 - 2 * (x * x + y * y)),
                       np.arcsin(np.clip(2 * (w * y - z * x), -1, 1)),
                       np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z)))  # fmt: skip
-        imu["temperature"] = WARM
+        imu["temperature"] = motors["temperature"][self.order] = WARM
         motors["mode"][self.order] = layout.SERVO
-        for name, value in (
-            ("q", data.qpos[self.qpos]), ("dq", data.qvel[self.dofs]),
-            ("ddq", data.qacc[self.dofs]), ("tau_est", data.actuator_force[self.robot.servos]),
-        ):  # fmt: skip
-            motors[name][self.order] = value
+        motors["ddq"][self.order] = data.qacc[self.dofs]
+        motors["tau_est"][self.order] = data.actuator_force[self.robot.servos]
         motors["q_raw"], motors["dq_raw"] = motors["q"], motors["dq"]
-        motors["temperature"][self.order] = WARM
         battery["status"], battery["soc"], battery["current"] = 8, FULL, -1500
         battery["cell_vol"][:8] = 4100
         state["foot_force"] = state["foot_force_est"] = self._forces()
