@@ -167,6 +167,15 @@ def test_a_robot_that_somebody_else_commands_has_failed_for_a_second() -> None:
     assert failed == [100 <= i < 599 for i in range(700)]
 
 
+def test_its_remote_stops_it() -> None:
+    """With L2 (bit 5 of byte 2) and B (bit 1 of byte 3) alone."""
+    for two, three, stops in ((0x20, 0x02, True), (0xFF, 0xFF, True), (0x20, 0xFD, False),
+                              (0xDF, 0x02, False), (0, 0, False)):  # fmt: skip
+        state = Codec(go2()).state(said(wireless_remote=[0, 0, two, three, *[0] * 36]))
+        assert state is not None
+        assert state.failed == stops
+
+
 def test_a_policy_for_another_robot_is_refused() -> None:
     more = (*go2().sensors, replace(go2().sensors[-1], name="linvel", size=3))
     fewer = go2().actuators[:-1]
@@ -231,16 +240,3 @@ def test_a_simulated_go2_stands_up_and_walks_on_its_own_wire() -> None:
     answer = walk.tick(foreign=driver.blank())  # somebody else
     assert (answer.state, answer.mask & Reason.MOTOR) == (states.FAULT, Reason.MOTOR)
     assert (told(answer.datagram)["motor_cmd"]["kp"] == 0).all()
-
-
-def test_motors_do_as_a_command_says_if_it_is_whole() -> None:
-    dog = Dog(Robot(artefact.read(WALKER), layout.HZ))
-    gains = lambda: dog.model.actuator_gainprm[dog.robot.servos, 0].tolist()  # noqa: E731
-    command = np.frombuffer(driver.blank(), LOW_CMD).copy()
-    command["motor_cmd"]["kp"], command["motor_cmd"]["q"] = 20, 0.5
-    assert not dog.obey(command.tobytes())  # its checksum is of the one before
-    assert dog.obey(layout.signed(command.tobytes()[:-4]))
-    assert gains() == [20] * 12
-    command["motor_cmd"]["mode"][0, 3] = 0
-    dog.obey(layout.signed(command.tobytes()[:-4]))
-    assert sum(gains()) == 20 * 11

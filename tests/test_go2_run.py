@@ -16,7 +16,8 @@ from rl import artefact
 from rl.bridge import flight, replay, robots, wire
 from rl.bridge.drivers import go2
 from rl.bridge.drivers import go2_wire as layout
-from rl.bridge.drivers.go2_sim import UdpEnd
+from rl.bridge.drivers.go2_sim import Dog, UdpEnd
+from rl.bridge.simulator import Robot
 from rl.bridge.wire import Command
 
 WALKER = Path(__file__).parent.parent / "benchmarks/policies/go2-joystick-flat/artefact-0.zip"
@@ -57,7 +58,7 @@ def driven(where: str, log: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = flight.read(log)
     assert found.about.codec == "go2"
-    assert {row.state for row in found.rows} > {"passive", "ready", "armed"}
+    assert {row.state for row in found.rows} >= {"passive", "ready", "armed"}
     sizes = {len(x.datagram) for row in found.rows for x in row.heard if x.source == "robot"}
     assert sizes == {layout.STATE_SIZE}
     again = replay.replay(found, robots.codec(SPEC, "go2"))
@@ -74,7 +75,7 @@ def test_it_is_driven_over_dds(tmp_path: Path) -> None:
 
 
 def test_over_dds_others_who_command_it_are_heard_and_we_are_not(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     pytest.importorskip("cyclonedds")
     where, until = f"lo/{DOMAIN + 91}", time.monotonic() + 30
@@ -93,7 +94,7 @@ def test_over_dds_others_who_command_it_are_heard_and_we_are_not(
             time.sleep(0.002)
         other = subprocess.Popen([sys.executable, "-c", others, where])
         try:
-            while not robot.shared and time.monotonic() < until:
+            while not robot.told and time.monotonic() < until:
                 robot.receive()
                 time.sleep(0.01)
             assert "Somebody else commands" in capsys.readouterr().err
@@ -134,6 +135,13 @@ def test_who_says_nothing_or_what_cannot_be_read_is_not_met(
             go2.Go2(SPEC, Answers(datagram)).meet()
     robot = go2.Go2(SPEC, Answers(whole))
     robot.meet()
+    assert robot.receive() == [whole]
+    assert not robot.told
+    remote = np.zeros(1, layout.LOW_STATE)
+    remote["wireless_remote"][0, 2:4] = 0x20, 0x02
+    robot.transport = Answers(layout.signed(remote.tobytes()[:-4]))
+    robot.receive()
+    assert robot.told == "Its remote says stop."
     assert (robot.rate, robot.waits, robot.episodes, robot.codec.seq) == (500.0, False, False, 0)
 
 
@@ -171,3 +179,16 @@ def test_what_is_no_go2_is_refused_in_a_sentence(robot: str, why: str) -> None:
     assert done.stderr.startswith("error: ")
     assert any(x in done.stderr for x in why.split("|")), done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_motors_do_as_a_command_says_if_it_is_whole() -> None:
+    dog = Dog(Robot(artefact.read(WALKER), layout.HZ))
+    gains = lambda: dog.model.actuator_gainprm[dog.robot.servos, 0].tolist()  # noqa: E731
+    command = np.frombuffer(go2.blank(), layout.LOW_CMD).copy()
+    command["motor_cmd"]["kp"], command["motor_cmd"]["q"] = 20, 0.5
+    assert not dog.obey(command.tobytes())  # its checksum is of the one before
+    assert dog.obey(layout.signed(command.tobytes()[:-4]))
+    assert gains() == [20] * 12
+    command["motor_cmd"]["mode"][0, 3] = 0
+    dog.obey(layout.signed(command.tobytes()[:-4]))
+    assert sum(gains()) == 20 * 11

@@ -22,6 +22,8 @@ LISTEN_S = 2.0  # s in which nobody else may command its motors before we do
 WRAP = 1 << 32  # ticks
 ANEW_MS = 1000  # its clock went back by more than any state is late: it was switched on anew
 LOST_MS, LOST_MOST = 100, 5  # ms in which a motor may not answer the robot so often
+REMOTE = int(4 * go2.words(LOW_STATE, "wireless_remote")[0])  # byte at which its remote's begin
+STOP = (REMOTE + 2, 1 << 5), (REMOTE + 3, 1 << 1)  # bits of its keys L2 and B
 FOREIGN_MS = 1000  # ms after somebody else's last command in which motors count as failed
 IMU = (
     ("gyro", "gyroscope", 3), ("orientation", "quaternion", 4),
@@ -75,12 +77,13 @@ class Codec:
     def state(self, datagram: bytes) -> State | None:
         if len(datagram) == go2.COMMAND_SIZE:  # which is none of ours
             self.foreign = self.ms
-        if len(datagram) != go2.STATE_SIZE or not go2.is_whole(datagram):
+        if not is_state(datagram):
             return None
         counts = np.frombuffer(datagram, "<u4")
         seq = self._count(int(counts[self.tick_at]))
         heat = int(np.frombuffer(datagram, "u1")[self.heats].max())
         failed = self._loses(counts[self.losses]) or self.ms - self.foreign < FOREIGN_MS
+        failed |= is_stop(datagram)
         readings = wire.by_name(self.spec, np.frombuffer(datagram, "<f4")[self.sensed])
         return State(seq, self.ms / 1e3, readings, False, False, float(heat), failed)
 
@@ -108,6 +111,15 @@ class Codec:
         while self.lost[0][0] < self.ms - LOST_MS:
             self.lost.popleft()
         return bool((self.lost[-1][1] - self.lost[0][1] > LOST_MOST).any())
+
+
+def is_state(datagram: bytes) -> bool:
+    return len(datagram) == go2.STATE_SIZE and go2.is_whole(datagram)
+
+
+def is_stop(datagram: bytes) -> bool:
+    """A state in which the remote's L2 and B are pressed, with which its makers damp it, too."""
+    return all(datagram[at] & bit for at, bit in STOP)
 
 
 def blank() -> bytes:
@@ -163,7 +175,7 @@ class Go2:
         self.waits = self.episodes = False
         self.gone = ""
         self.send, self.close = transport.send, transport.close
-        self.shared = False  # somebody else commands its motors
+        self.told = ""  # why it is damped, where a bridge cannot know
 
     def meet(self) -> None:
         """Hear it; ValueError if it says nothing, what we cannot read, or is commanded already."""
@@ -176,7 +188,7 @@ class Go2:
                         f"Somebody else commands the motors of the Go2 at {self.transport.name}: "
                         "end its sport mode, and other programs, first (docs/go2.md)."
                     )
-                whole = len(datagram) == go2.STATE_SIZE and go2.is_whole(datagram)
+                whole = is_state(datagram)
                 heard, torn = heard or whole * time.monotonic(), torn or not whole
             time.sleep(0.05)
         if not heard:
@@ -189,7 +201,15 @@ class Go2:
     def receive(self) -> list[bytes]:
         """What it has said since the last call, and commands of others."""
         found = self.transport.receive()
-        if not self.shared and any(len(x) == go2.COMMAND_SIZE for x in found):
-            self.shared = True
-            print("error: Somebody else commands its motors, too.", file=sys.stderr, flush=True)
+        why = max(map(_trouble, found), default="")
+        if why and not self.told:
+            print(f"error: {why}", file=sys.stderr, flush=True)
+        self.told = self.told or why
         return found
+
+
+def _trouble(datagram: bytes) -> str:
+    if len(datagram) == go2.COMMAND_SIZE:
+        return "Somebody else commands its motors, too."
+    stops = len(datagram) == go2.STATE_SIZE and is_stop(datagram)
+    return "Its remote says stop." if stops else ""
