@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rl import artefact
-from rl.bridge import flight, replay, states
-from rl.bridge.drivers import choice, franka_codec
+from rl.bridge import flight, replay, robots, states
+from rl.bridge.drivers import franka_codec
 from rl.bridge.drivers.franka_codec import Codec, Read
 from rl.bridge.wire import Command
 from tests.rig import go2
@@ -157,7 +157,7 @@ def test_what_is_wrong_with_it_is_a_motor_that_failed(what: dict[str, Any]) -> N
     ],
 )  # fmt: skip
 def test_policies_that_need_what_it_has_not_are_refused(spec: Any, why: str) -> None:
-    for refuses in (choice.check, choice.driver_of):
+    for refuses in (robots.check, robots.driver):
         with pytest.raises(ValueError, match=why):
             refuses(spec, "franka:192.0.2.1", "")
 
@@ -172,24 +172,24 @@ def test_policies_that_need_what_it_has_not_are_refused(spec: Any, why: str) -> 
 )
 def test_what_nobody_needs_to_be_told_is_refused(robot: str, sensors: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        choice.check(SPEC, robot, sensors)
+        robots.check(SPEC, robot, sensors)
 
 
 def test_without_the_library_it_is_said_how_to_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "franky", None)
     with pytest.raises(ValueError, match=r"pip install 'robotrl\[franka\]'"):
-        choice.driver_of(SPEC, "franka:192.0.2.1", "").meet()
+        robots.driver(SPEC, "franka:192.0.2.1", "").meet()
 
 
 def test_the_flight_is_lived_through_again(flown: flight.Flight) -> None:
-    codec = choice.codec_of(flown.about.codec, flown.about.setup.spec)
+    codec = robots.codec(flown.about)
     told = replay.replay(flown, codec)
     assert (told.ticks, told.different) == (len(flown.rows), 0)
     row = next(row for row in flown.rows if row.state == states.ARMED)
     changed = [x._replace(told=x.told[:-1] + b"?") if x is row else x for x in flown.rows]
     assert replay.replay(flown._replace(rows=changed), codec).different == 1
-    with pytest.raises(ValueError, match="'so101', which this version does not know"):
-        choice.codec_of("so101", SPEC)
+    with pytest.raises(ValueError, match="speaks 'so101'"):
+        robots.codec(replace(flown.about, codec="so101"))
 
 
 def test_the_wires_own_kinematics_are_the_policys(flown: flight.Flight) -> None:

@@ -122,14 +122,13 @@ def sim(args: Sim) -> None:
 
 
 def again(args: Replay) -> None:
-    from rl.bridge import flight, replay
-    from rl.bridge.drivers.choice import codec_of
+    from rl.bridge import flight, replay, robots
 
     found = flight.read(args.log)
     policy = artefact.deploy(artefact.read(args.artefact)) if args.artefact else None
     if policy and policy.spec != found.about.setup.spec:
         raise ValueError(f"{args.artefact} is not the policy of {args.log}.")
-    told = replay.replay(found, codec_of(found.about.codec, found.about.setup.spec), policy)
+    told = replay.replay(found, robots.codec(found.about), policy)
     if not found.whole:
         print(f"note     {args.log} was cut short, or is damaged: what is whole of it was read")
     print(f"replayed {told.ticks} ticks, {told.different} of them not as they were")

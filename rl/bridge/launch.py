@@ -11,8 +11,7 @@ from typing import Any, Literal
 import tyro
 
 from rl import artefact
-from rl.bridge import commands, wire
-from rl.bridge.drivers import choice
+from rl.bridge import commands, robots, wire
 from rl.bridge.limits import Limits
 from rl.bridge.pilot import Pilot, Script
 from rl.bridge.wire import Link
@@ -27,7 +26,7 @@ class Run:
     """Run a policy: what the robot measures comes in, what its motors are to do goes out."""
 
     artefact: tyro.conf.Positional[Path]  # or the directory of a run that has one
-    robot: str = "127.0.0.1:9870"  # host:port; franka:HOST; sim-go2, sim: simulated for it
+    robot: str = "127.0.0.1:9870"  # host:port; go2:eth0; franka:HOST; sim-go2, sim: simulated
     sensors: str = ""  # host:port where a program says what a Franka does not measure
     command: tuple[float, ...] = ()  # what is asked of it, all the time
     script: Path | None = None  # or a CSV file of times, s, and commands
@@ -51,13 +50,15 @@ def run(args: Run) -> int:
         raise ValueError(f"--log {args.log} is there already: name another.")
     if not 0 < args.seconds < float("inf"):
         raise ValueError(f"--seconds is {args.seconds:g}; it takes a time above 0 s.")
-    robot, desk = _simulated(args, spec), wire.free_address()
+    (robot, alone), desk = _which(args, spec), wire.free_address()
     flags = [f"--limits.{x.name.replace('_', '-')}={getattr(args.limits, x.name)}"
              for x in fields(args.limits)]  # fmt: skip
     flags += [f"--log={args.log}"] if args.log else []
     pilot, begun = Pilot(spec, Link(("127.0.0.1", 0), wire.address(desk))), []
-    alone = bool(robot) or choice.prefixed(args.robot)  # it moves when it is armed, and not before
-    keys = args.keys or (alone and not args.script and not args.command and sys.stdin.isatty())
+    unsaid = alone and not args.script and not args.command
+    keys = args.keys or (unsaid and sys.stdin.isatty())
+    if unsaid and not robot and not keys:
+        raise ValueError(f"{args.robot} moves if it is told to: --keys, --command or --script.")
     try:
         flags = [f"--robot={robot or args.robot}", f"--desk={desk}", *flags]
         flags += [f"--sensors={args.sensors}"] if args.sensors else []
@@ -96,15 +97,15 @@ def found(path: Path) -> Path:
     return inside[0]
 
 
-def _simulated(args: Run, spec: Spec) -> str:
-    """The address of a robot that is to be simulated, "" if it is not."""
+def _which(args: Run, spec: Spec) -> tuple[str, bool]:
+    """The address of a robot that is to be simulated, "" if it is not; and whether it lies there
+    until it is told to stand."""
     if not args.robot.startswith(SIMULATED):
-        choice.check(spec, args.robot, args.sensors)
-        return ""
+        return "", robots.check(spec, args.robot, args.sensors)
     kind = args.robot.removeprefix(SIMULATED).removeprefix("-")
     if not spec.name.startswith(kind):
         raise ValueError(f"--robot {args.robot}: this policy is one for {spec.name}.")
-    return wire.free_address()
+    return wire.free_address(), True
 
 
 def _source(spec: Spec, asked: commands.Operator, args: Run, keys: bool, alone: bool) -> Any:

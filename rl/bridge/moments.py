@@ -14,10 +14,8 @@ import numpy as np
 from rl.bridge import states
 from rl.bridge.checks import Reason
 from rl.bridge.core import Setup
-from rl.bridge.drivers.udp import Codec
-from rl.bridge.ears import Codec as Speech
-from rl.bridge.ears import Ears
-from rl.bridge.flight import About, Row
+from rl.bridge.ears import Codec, Ears
+from rl.bridge.flight import Row
 from rl.bridge.messages import Operator, Plan
 from rl.bridge.robotd import CUT
 from rl.bridge.wire import State
@@ -49,17 +47,10 @@ class Moment(NamedTuple):
         return self.row.stages[-1]
 
 
-def codec_of(about: About) -> Speech:
-    """How the robot of a log speaks; ValueError if that is unknown here."""
-    if about.codec != "udp":
-        raise ValueError(f"The log's robot speaks {about.codec!r}, which is not known here.")
-    return Codec(about.setup.spec)
-
-
 class Listener:
     """Hears what a bridge heard; what it makes of plans and periods is rl/bridge/wishes.py's."""
 
-    def __init__(self, setup: Setup, codec: Speech) -> None:
+    def __init__(self, setup: Setup, codec: Codec) -> None:
         self.setup = setup
         self.ears = Ears(setup.spec, codec, setup.episodes)
         self.plan: Plan | None = None
@@ -115,7 +106,7 @@ class Listener:
         return self.plan.targets[min(at, last)], at <= last
 
 
-def moments(setup: Setup, codec: Speech, rows: list[Row]) -> Iterator[Moment]:
+def moments(setup: Setup, codec: Codec, rows: list[Row]) -> Iterator[Moment]:
     listener = Listener(setup, codec)
     return map(listener.hear, rows)
 

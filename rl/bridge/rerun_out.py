@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rl.artefact import Artefact
-from rl.bridge import moments, steps
+from rl.bridge import moments, robots, steps
 from rl.bridge.checks import said
 from rl.bridge.flight import Flight
 from rl.bridge.limiter import STAGES
@@ -32,7 +32,7 @@ def write(path: Path, found: Flight, body: Artefact | None) -> None:
         import rerun as rr  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise ValueError("A recording needs Rerun: pip install 'robotrl[rerun]'") from None
-    spec, codec = found.about.setup.spec, moments.codec_of(found.about)
+    spec, codec = found.about.setup.spec, robots.codec(found.about)
     lived = [*moments.moments(found.about.setup, codec, found.rows)]
     clock = np.array([x.row.now for x in lived]), np.array([x.row.number for x in lived])
     partial = path.with_name(f"{path.name}.partial")

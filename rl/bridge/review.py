@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rl.bridge import moments, states, steps
+from rl.bridge import robots, states, steps
 from rl.bridge.checks import Reason, said
 from rl.bridge.flight import Flight
 from rl.bridge.limiter import STAGES
@@ -76,7 +76,7 @@ def of(found: Flight, path: Path) -> Told:
     if not found.rows:
         raise ValueError(f"{path} has no tick that is whole.")
     setup = found.about.setup
-    listener, lived, lost, came = Listener(setup, moments.codec_of(found.about)), [], 0, 0
+    listener, lived, lost, came = Listener(setup, robots.codec(found.about)), [], 0, 0
     for row in found.rows:
         lived.append(listener.hear(row))
         lost, came = lost + listener.ears.lost, came + listener.ears.came

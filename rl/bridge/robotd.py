@@ -10,22 +10,20 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import tyro
 
 from rl import artefact
-from rl.bridge import states, wire
+from rl.bridge import robots, states, wire
 from rl.bridge.checks import Reason, said
 from rl.bridge.clock import Clock, LockStep, Real, steady
 from rl.bridge.core import Core, Setup, Told
 from rl.bridge.desk import Desk
-from rl.bridge.drivers.choice import driver_of
-from rl.bridge.ears import Codec
 from rl.bridge.flight import About, Row
 from rl.bridge.limits import Limits
 from rl.bridge.recorder import Feed
+from rl.bridge.robots import Driver
 from rl.spec import Spec
 
 GATHER_S = 120.0  # s for a policy and a pilot to come
@@ -35,19 +33,6 @@ LOST_S = 2.0  # s of silence after which a simulated robot is given up
 RELAX_S = 0.2  # s that motors are told to be damped at the end
 SHARE = 0.4  # of a tick of the wire, for which it waits for the policy
 CUT = Reason.POSITION | Reason.PACE | Reason.TORQUE
-
-
-class Driver(Protocol):
-    """The wire to a robot."""
-
-    gone: str  # how it said goodbye, if it did
-
-    @property
-    def codec(self) -> Codec: ...
-
-    def receive(self) -> list[bytes]: ...
-    def send(self, datagram: bytes) -> None: ...
-    def close(self) -> None: ...
 
 
 @dataclass
@@ -158,7 +143,7 @@ class Args:
     """Stand between a robot and whoever wants to move it."""
 
     artefact: tyro.conf.Positional[Path]
-    robot: str = "127.0.0.1:9870"
+    robot: str = "127.0.0.1:9870"  # of rl/bridge/robots.py
     sensors: str = ""  # where a program says what the robot does not measure
     desk: str = "127.0.0.1:9871"  # where a policy and operators come to
     policy_patience: float = 10.0  # s to wait for it in lock step
@@ -195,7 +180,7 @@ def main(args: Args) -> None:
 
 def begun(args: Args, spec: Spec, desk: Desk) -> Robotd:
     """A bridge to the robot, which has been met."""
-    driver = driver_of(spec, args.robot, args.sensors)
+    driver = robots.driver(spec, args.robot, args.sensors)
     driver.meet()
     ticks = max(round(driver.rate * spec.control_dt), 1)
     setup = Setup(spec, args.limits, ticks, episodes=driver.episodes)

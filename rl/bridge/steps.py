@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rl.bridge import moments, states
+from rl.bridge import moments, robots, states
 from rl.bridge.checks import Reason
 from rl.bridge.flight import Flight
 from rl.bridge.moments import Moment
@@ -35,7 +35,7 @@ def episodes(flight: Flight) -> list[Episode]:
     """Of a log that is damaged in its midst an episode ends there, and the next begins with the
     next `arm`: where a period begins is not known until then."""
     setup, found, run = flight.about.setup, [], []
-    codec = moments.codec_of(flight.about)
+    codec = robots.codec(flight.about)
     for moment in moments.moments(setup, codec, flight.rows):
         lost = not flight.whole and run and moment.row.number != run[-1].row.number + 1
         if run and (lost or moment.begins or not moment.moving):
