@@ -101,6 +101,11 @@ class Checks:
         self.lost = self.came = 0  # in all of these
         self.lates: deque[float] = deque(maxlen=LATE_TIMES)
 
+    @property
+    def loss(self) -> float:
+        """Share of the robot's last states that were lost."""
+        return self.lost / max(self.lost + self.came, 1)
+
     def judge(self, seen: Seen) -> tuple[Reason, str]:
         """The reasons there are, and the gravest event they lead to, "" if none."""
         found = {check: event for check in CHECKS if (event := check(self, seen))}
