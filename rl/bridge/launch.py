@@ -6,17 +6,32 @@ import sys
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from threading import Thread
+from typing import Annotated, Any, Literal
 
 import tyro
+from tyro.constructors import PrimitiveConstructorSpec
 
 from rl import artefact
 from rl.bridge import commands, wire
+from rl.bridge.board import PORT
 from rl.bridge.limits import Limits
 from rl.bridge.pilot import Pilot, Script
 from rl.bridge.wire import Link
 from rl.spec import Spec
 
+
+def _port(words: list[str]) -> int:
+    """Of --page, which may say none."""
+    port = int(words[0]) if words else PORT
+    if len(words) > 1 or not 0 < port < 65536:
+        raise ValueError("it takes one port, from 1 to 65535")
+    return port
+
+
+Port = Annotated[int, PrimitiveConstructorSpec(
+    "*", "[PORT]", _port, lambda x: isinstance(x, int), lambda x: [str(x)] if x else ["none"]
+)]  # fmt: skip
 ENDS_S = 5.0  # s for a process to end
 SIMULATED = "sim"  # what the name of a robot begins with that is to be simulated
 
@@ -34,6 +49,7 @@ class Run:
     runtime: Literal["jax", "numpy"] = "jax"
     limits: Limits = Limits()
     log: Path | None = None  # an .mcap file of all that is heard and told
+    page: Port = 0  # of a web page on this machine that shows it, and can stop it: 9880 or another
 
 
 def run(args: Run) -> int:
@@ -54,6 +70,7 @@ def run(args: Run) -> int:
              for x in fields(args.limits)]  # fmt: skip
     flags += [f"--log={args.log}"] if args.log else []
     pilot, begun = Pilot(spec, Link(("127.0.0.1", 0), wire.address(desk))), []
+    page = _page(path, desk, args.page) if args.page else None
     keys = args.keys or (
         bool(robot) and not args.script and not args.command and sys.stdin.isatty()
     )
@@ -78,7 +95,7 @@ def run(args: Run) -> int:
     except subprocess.TimeoutExpired:
         return 1
     finally:
-        _end(pilot, begun)
+        _end(pilot, [*begun, page] if page else begun)
 
 
 def found(path: Path) -> Path:
@@ -116,6 +133,18 @@ def _source(spec: Spec, asked: commands.Operator, args: Run, keys: bool, alone: 
 def _start(name: str, *words: object) -> subprocess.Popen[bytes]:
     module = "rl.bridge" if name == "__main__" else f"rl.bridge.{name}"
     return subprocess.Popen([sys.executable, "-m", module, *map(str, words)])
+
+
+def _page(path: Path, desk: str, port: int) -> subprocess.Popen[bytes]:
+    """A page in a process of its own, without which a robot goes on."""
+    page = _start("paged", path, f"--desk={desk}", f"--port={port}")
+
+    def mind() -> None:
+        if page.wait():
+            print("page     has ended; the robot goes on", flush=True)
+
+    Thread(target=mind, daemon=True).start()
+    return page
 
 
 def _meet(pilot: Pilot, processes: list[subprocess.Popen[bytes]]) -> None:
