@@ -73,9 +73,6 @@ class Board:
         self.worst = loop._replace(
             late=max(self.worst.late, loop.late), took=_later(self.worst.took, loop.took)
         )
-        self.ticks.append((now, status.tick - loop.missed))
-        while self.ticks[0][0] < now - RATE_S:
-            self.ticks.popleft()
 
     def change(self, state: str, why: str, now: float) -> None:
         number = self.changes[-1].number + 1 if self.changes else 1
@@ -109,7 +106,12 @@ class Board:
         """All that changes, but `changes`, as JSON has it."""
         shown = {"at": now, "bridge": self.bridge(now), "since": self.since, "gone": self.gone}
         if self.status is not None:
-            status, self.worst = self.status._replace(loop=self.worst), Loop()
+            if not self.ticks or self.ticks[-1][0] < self.heard:
+                self.ticks.append((self.heard, self.status.tick - self.status.loop.missed))
+            while self.ticks[0][0] < self.heard - RATE_S:
+                self.ticks.popleft()
+            status = self.status._replace(loop=self.worst)
+            self.worst = self.worst._replace(late=0.0, took=math.nan)
             shown |= {"heard": self.heard, "rate": round(self.rate, 1), **told(self.spec, status)}
         return shown
 

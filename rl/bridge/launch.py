@@ -70,13 +70,14 @@ def run(args: Run) -> int:
              for x in fields(args.limits)]  # fmt: skip
     flags += [f"--log={args.log}"] if args.log else []
     pilot, begun = Pilot(spec, Link(("127.0.0.1", 0), wire.address(desk))), []
-    page = _page(path, desk, args.page) if args.page else None
+    page = None
     keys = args.keys or (
         bool(robot) and not args.script and not args.command and sys.stdin.isatty()
     )
     try:
         flags = [f"--robot={robot or args.robot}", f"--desk={desk}", *flags]
         begun.append(bridge := _start("robotd", path, *flags))
+        page = _page(path, desk, args.page, bridge) if args.page else None
         begun.append(_start("policyd", path, f"--desk={desk}", f"--runtime={args.runtime}"))
         if robot:
             begun.append(_start(
@@ -95,6 +96,8 @@ def run(args: Run) -> int:
     except subprocess.TimeoutExpired:
         return 1
     finally:
+        if page:
+            page.terminate()
         _end(pilot, [*begun, page] if page else begun)
 
 
@@ -135,12 +138,12 @@ def _start(name: str, *words: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", module, *map(str, words)])
 
 
-def _page(path: Path, desk: str, port: int) -> subprocess.Popen[bytes]:
-    """A page in a process of its own, without which a robot goes on."""
+def _page(path: Path, desk: str, port: int, bridge: subprocess.Popen[bytes]) -> Any:
+    """The process of a page, without which a robot goes on."""
     page = _start("paged", path, f"--desk={desk}", f"--port={port}")
 
     def mind() -> None:
-        if page.wait():
+        if page.wait() and bridge.poll() is None:
             print("page     has ended; the robot goes on", flush=True)
 
     Thread(target=mind, daemon=True).start()

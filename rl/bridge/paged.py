@@ -124,8 +124,6 @@ class Page:
                 heard, shown_at = self.board.status, now
                 self.publish()
             await asyncio.sleep(LOOK_S)
-        self.publish()
-        await asyncio.sleep(LAST_S)
 
     def publish(self) -> None:
         self.shown = self.board.look(time.time())
@@ -183,6 +181,9 @@ async def live(page: Page, listening: socket.socket) -> None:
         try:
             with contextlib.suppress(asyncio.CancelledError):
                 await looking
+            page.watcher.mind()
+            page.publish()
+            await asyncio.sleep(LAST_S)
         finally:
             drawing.cancel()
 
