@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -191,8 +190,9 @@ def test_who_watches_hears_that_its_bridge_is_another_robots() -> None:
     watcher.link.close()
 
 
-def test_a_robot_goes_on_without_its_page(tmp_path: Path) -> None:
-    patient = [f"--limits.{name}=9" for name in ("state-age", "operator-age", "late", "plan-age")]
+def test_a_robot_goes_on_without_its_page() -> None:
+    ages = {"state-age": 9, "operator-age": 9, "late": 9, "plan-age": 900}
+    patient = [f"--limits.{name}={age}" for name, age in ages.items()]
     run = bridge("run", FIXTURE, "--robot", "sim", "--seconds", 2, "--runtime", "numpy",
                  "--command", 0.2, 0, 0.05, *patient, "--page")  # fmt: skip
     said = iter(run.stdout.readline, "")
