@@ -38,7 +38,10 @@ class Sim:
     hz: float = 500.0  # steps of physics, and of the motors' own loop, a second
     rate: float | None = None  # ticks of the wire a second; None: --hz of a walker in real time
     network: Literal["none", "wired", "wifi", "bad"] = "none"  # between it and its bridge
-    seed: int = 0  # of what the network does
+    hardware: Literal["model", "new", "worn"] = "model"  # how far it is off its model
+    silence: Literal["damped", "limp", "held"] = "damped"  # what its motors do without commands
+    faults: Path | None = None  # a plan of what befalls it (rl/bridge/faults.py)
+    seed: int = 0  # of what the network does, and of how it is off its model
     starts: Path | None = None  # an .npz of qpos [E, nq] and qvel [E, nv]: an episode from each
     log: Path | None = None  # an .npz of what happened, a row per control step
     truth: Path | None = None  # what went over its wire, tick by tick, for rl/bridge/referee.py
@@ -63,11 +66,13 @@ Args = Run | Sim | Show | Replay
 
 
 def sim(args: Sim) -> None:
+    from rl.bridge import faults
+    from rl.bridge.body import KINDS
     from rl.bridge.channel import NETWORKS
-    from rl.bridge.simd import STARVED, Simulator, ticks_of
+    from rl.bridge.simd import SILENCE, STARVED, Simulator, ticks_of
     from rl.bridge.simulator import Robot
 
-    robot = Robot(artefact.read(args.artefact), args.hz)
+    robot = Robot(artefact.read(args.artefact), args.hz, KINDS[args.hardware], args.seed)
     if not robot.spec.control_dt <= args.seconds < np.inf:
         raise ValueError(
             f"--seconds is {args.seconds:g}; it takes a time from {robot.spec.control_dt:g} s on."
@@ -76,11 +81,14 @@ def sim(args: Sim) -> None:
         raise ValueError(f"--wait is {args.wait:g}; it takes a time above 0 s.")
     if args.log:
         _check_log(args.log)
+    plan = faults.read(args.faults) if args.faults else []
     starts = _starts(args.starts, robot.model.nq, robot.model.nv) if args.starts else [robot.home()]
     ticks = ticks_of(robot, args.rate, realtime := args.pace == "real")
     simulator = Simulator(robot, Link(wire.address(args.address)), realtime, ticks, args.episodes)
     simulator.truth = args.truth.open("x") if args.truth else None
     simulator.through(NETWORKS[args.network], args.seed)
+    simulator.befall(plan, args.seed)
+    simulator.silence = SILENCE[args.silence]
     print(f"waiting  {robot.spec.name} on {args.address}", flush=True)
     simulator.meet(args.wait)
     ends = []
@@ -112,13 +120,13 @@ def sim(args: Sim) -> None:
 
 def again(args: Replay) -> None:
     from rl.bridge import flight, replay
-    from rl.bridge.drivers.udp import Codec
+    from rl.bridge.drivers.choice import codec_of
 
     found = flight.read(args.log)
     policy = artefact.deploy(artefact.read(args.artefact)) if args.artefact else None
     if policy and policy.spec != found.about.setup.spec:
         raise ValueError(f"{args.artefact} is not the policy of {args.log}.")
-    told = replay.replay(found, Codec(found.about.setup.spec), policy)
+    told = replay.replay(found, codec_of(found.about.codec, found.about.setup.spec), policy)
     if not found.whole:
         print(f"note     {args.log} was cut short, or is damaged: what is whole of it was read")
     print(f"replayed {told.ticks} ticks, {told.different} of them not as they were")

@@ -54,11 +54,12 @@ class Core:
         self.state, self.why, self.mask = states.DISCONNECTED, Reason(0), Reason(0)
         self.now = self.late = 0.0
         self.forget = False  # the policy is to forget what was
+        self.clears = False  # an operator said so in this tick
         self.refused = ""  # the last that could not be done, and why
 
     def begin(self, now: float, late: float) -> None:
         """A tick, at a time in s, so many s after it should have begun."""
-        self.now, self.late = now, late
+        self.now, self.late, self.clears = now, late, False
         self.ears.begin(now)
 
     def hear(self, source: str, datagram: bytes) -> None:
@@ -110,6 +111,7 @@ class Core:
 
     def _ask(self, event: str) -> None:
         """An operator's word; what cannot be done is refused with the reason."""
+        self.clears |= event == states.CLEAR
         try:
             after = states.after(self.state, event)
         except states.Illegal as error:
@@ -138,6 +140,7 @@ class Core:
 
     def _begin_episode(self) -> None:
         self.ears.reset, self.forget = False, True
+        self.ears.bad["policy"] = 0
         self.state, self.why = states.ARMED, Reason(0)
         self.limiter.begin(self._joints()[0])
         self.checks.reset()
@@ -202,7 +205,9 @@ class Core:
 
     def _damped(self) -> Command:
         off, damping = np.zeros(len(self.limiter.rest)), self.setup.limits.damping
-        return Command(self._seq, self.limiter.targets, off, off + damping, True, self.asked)
+        return Command(
+            self._seq, self.limiter.targets, off, off + damping, True, self.asked, self.clears
+        )
 
     def _command(self, limited: Limited) -> Command:
         self.mask |= limited.mask

@@ -19,6 +19,8 @@ MOST_LOST = 100  # states in a row that are counted
 class Codec(Protocol):
     """How a robot speaks: pure functions to and from bytes."""
 
+    name: str  # as logs of flights have it
+
     def state(self, datagram: bytes) -> State | None: ...
     def command(self, command: Command) -> bytes: ...
 

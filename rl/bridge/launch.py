@@ -15,6 +15,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 from rl import artefact
 from rl.bridge import commands, wire
 from rl.bridge.board import PORT
+from rl.bridge.drivers import choice
 from rl.bridge.limits import Limits
 from rl.bridge.pilot import Pilot, Script
 from rl.bridge.wire import Link
@@ -41,7 +42,8 @@ class Run:
     """Run a policy: what the robot measures comes in, what its motors are to do goes out."""
 
     artefact: tyro.conf.Positional[Path]  # or the directory of a run that has one
-    robot: str = "127.0.0.1:9870"  # host:port; or sim-go2, sim: one that is simulated for it
+    robot: str = "127.0.0.1:9870"  # host:port; franka:HOST; sim-go2, sim: simulated for it
+    sensors: str = ""  # host:port where a program says what a Franka does not measure
     command: tuple[float, ...] = ()  # what is asked of it, all the time
     script: Path | None = None  # or a CSV file of times, s, and commands
     keys: bool = False  # or a keyboard's; that of who starts a simulated robot, and says neither
@@ -71,11 +73,11 @@ def run(args: Run) -> int:
     flags += [f"--log={args.log}"] if args.log else []
     pilot, begun = Pilot(spec, Link(("127.0.0.1", 0), wire.address(desk))), []
     page = None
-    keys = args.keys or (
-        bool(robot) and not args.script and not args.command and sys.stdin.isatty()
-    )
+    alone = bool(robot) or choice.prefixed(args.robot)  # it moves when it is armed, and not before
+    keys = args.keys or (alone and not args.script and not args.command and sys.stdin.isatty())
     try:
         flags = [f"--robot={robot or args.robot}", f"--desk={desk}", *flags]
+        flags += [f"--sensors={args.sensors}"] if args.sensors else []
         begun.append(bridge := _start("robotd", path, *flags))
         page = _page(path, desk, args.page, bridge) if args.page else None
         begun.append(_start("policyd", path, f"--desk={desk}", f"--runtime={args.runtime}"))
@@ -84,7 +86,7 @@ def run(args: Run) -> int:
                 "__main__", "sim", path, f"--address={robot}", "--pace=real", "--no-episodes",
                 "--wait=120"))  # fmt: skip
         _meet(pilot, begun)
-        with _source(spec, asked, args, keys, bool(robot)) as source:
+        with _source(spec, asked, args, keys, alone) as source:
             try:
                 pilot.live(source)
             except KeyboardInterrupt:
@@ -117,7 +119,7 @@ def found(path: Path) -> Path:
 def _simulated(args: Run, spec: Spec) -> str:
     """The address of a robot that is to be simulated, "" if it is not."""
     if not args.robot.startswith(SIMULATED):
-        wire.address(args.robot)
+        choice.check(spec, args.robot, args.sensors)
         return ""
     kind = args.robot.removeprefix(SIMULATED).removeprefix("-")
     if not spec.name.startswith(kind):

@@ -21,7 +21,7 @@ from rl.bridge.checks import Reason, said
 from rl.bridge.clock import Clock, LockStep, Real, steady
 from rl.bridge.core import Core, Setup, Told
 from rl.bridge.desk import Desk
-from rl.bridge.drivers.udp import Udp
+from rl.bridge.drivers.choice import driver_of
 from rl.bridge.ears import Codec
 from rl.bridge.flight import About, Row
 from rl.bridge.limits import Limits
@@ -166,6 +166,7 @@ class Args:
 
     artefact: tyro.conf.Positional[Path]
     robot: str = "127.0.0.1:9870"
+    sensors: str = ""  # where a program says what the robot does not measure
     desk: str = "127.0.0.1:9871"  # where a policy and operators come to
     policy_patience: float = 10.0  # s to wait for it in lock step
     pilot_patience: float = 10.0  # and for who drives it
@@ -182,8 +183,11 @@ def main(args: Args) -> None:
         for sent in (signal.SIGTERM, signal.SIGINT):
             signal.signal(sent, lambda *_: setattr(robotd, "ended", True))
         granted = steady()  # after what it starts, which would be as urgent as itself
-        robotd.first_word()
-        end = robotd.live()
+        try:
+            robotd.first_word()
+            end = robotd.live()
+        finally:
+            robotd.driver.close()
     finally:
         desk.bye(end == "lost")
     if robotd.feed and not robotd.feed.close():
@@ -198,14 +202,15 @@ def main(args: Args) -> None:
 
 def begun(args: Args, spec: Spec, desk: Desk) -> Robotd:
     """A bridge to the robot, which has been met."""
-    driver = Udp(spec, robot := wire.address(args.robot))
+    driver = driver_of(spec, args.robot, args.sensors)
     driver.meet()
     ticks = max(round(driver.rate * spec.control_dt), 1)
     setup = Setup(spec, args.limits, ticks, episodes=driver.episodes)
     digest = hashlib.sha256(args.artefact.read_bytes()).hexdigest()
-    feed = Feed(args.log, About(setup, "udp", digest, time.time())) if args.log else None
+    about = About(setup, driver.codec.name, digest, time.time())
+    feed = Feed(args.log, about) if args.log else None
     real = Real(spec.control_dt / ticks)
-    clock = LockStep(spec, robot, ROBOT_S) if driver.waits else real
+    clock = LockStep(spec, wire.address(args.robot), ROBOT_S) if driver.waits else real
     return Robotd(Core(setup, driver.codec), clock, driver, desk, feed)
 
 

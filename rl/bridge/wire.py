@@ -44,7 +44,11 @@ def encode(message: Message) -> bytes:
     head = HEAD.pack(MAGIC, VERSION, message.kind, message.flags, message.hash, message.seq,
                      message.time)  # fmt: skip
     body = message.text.encode() if message.kind == HELLO else message.numbers.tobytes()
-    return head + body + struct.pack("<I", zlib.crc32(head + body))
+    return head + body + checksum(head + body)
+
+
+def checksum(body: bytes) -> bytes:
+    return struct.pack("<I", zlib.crc32(body))
 
 
 def decode(datagram: bytes) -> Message | None:
@@ -87,6 +91,7 @@ class Command(NamedTuple):
     kd: np.ndarray
     damp: bool
     asked: np.ndarray  # [C] the operator's command, for the log
+    clear: bool = False  # an operator said so: a robot that keeps errors forgets them
 
 
 def state_message(spec: Spec, state: State) -> Message:

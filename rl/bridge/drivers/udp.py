@@ -12,6 +12,8 @@ PATIENCE = 10.0  # s that a robot may take to answer the first greeting
 class Codec:
     """How it speaks: pure functions to and from bytes."""
 
+    name = "udp"
+
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
 
