@@ -108,6 +108,11 @@ class Checks:
         self.before: Seen | None = None  # when a state came last
         self.same_since: Any = None  # s, of each joint and of the IMU
 
+    @property
+    def loss(self) -> float:
+        """Share of the robot's last states that were lost."""
+        return self.lost / max(self.lost + self.came, 1)
+
     def judge(self, seen: Seen) -> tuple[Reason, str]:
         """The reasons there are, and the gravest event they lead to, "" if none."""
         found = {check: event for check in CHECKS if (event := check(self, seen))}

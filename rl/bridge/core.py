@@ -172,14 +172,14 @@ class Core:
             return self.ears.reset or not self.wishes.phase
         return self.ears.reset or tick % self.setup.ticks == 0
 
-    def status(self, tick: int) -> messages.Status:
+    def status(self, tick: int, loop: messages.Loop = messages.Loop()) -> messages.Status:
         """What operators are told."""
         robot, operator = self.ears.robot, self.ears.operator
         blank = {s.name: np.zeros(s.size) for s in self.setup.spec.sensors}
         return messages.Status(
             tick, robot.time if robot else self.now, self.state, int(self.why), int(self.mask),
             operator.number if operator else 0, robot.readings if robot else blank,
-            self.limiter.targets, self.waits,
+            self.limiter.targets, self.waits, self.asked, loop._replace(loss=self.checks.loss),
         )  # fmt: skip
 
     def _seen(self) -> Seen:

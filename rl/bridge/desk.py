@@ -25,6 +25,7 @@ class Desk:
         """`patience`: s of wall time to wait for policy and pilot while a simulated robot's stands
         still; who did not answer is not waited for again until it speaks."""
         self.spec, self.link = spec, Link(bind)
+        self.hello = wire.hello(spec)  # once: it is too long to be written in a tick
         self.patience: dict[str, float] = dict(zip(("policy", "operator"), patience, strict=True))
         self.policy: Any = None  # addresses
         self.pilot: Any = None
@@ -120,7 +121,7 @@ class Desk:
 
     def _greet(self, message: Message, sender: Any) -> None:
         """Let in who comes with our spec, and answer."""
-        answer, now = wire.hello(self.spec), time.monotonic()
+        answer, now = self.hello, time.monotonic()
         recent = self.pilot_silent < SILENT_S
         if message.hash != self.spec.hash:
             pass  # who it is can see the difference, and tell it

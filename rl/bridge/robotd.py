@@ -22,6 +22,7 @@ from rl.bridge.core import Core, Setup, Told
 from rl.bridge.desk import Desk
 from rl.bridge.flight import About, Row
 from rl.bridge.limits import Limits
+from rl.bridge.messages import Loop
 from rl.bridge.recorder import Feed
 from rl.bridge.robots import Driver
 from rl.spec import Spec
@@ -45,10 +46,14 @@ class Tally:
     why: int = 0  # Reason of the last
     late: float = 0.0  # s, the latest tick
     missed: int = 0  # ticks that were left out
+    loop: Loop = Loop()  # since operators were told
 
     def count(self, told: Told, late: float, took: float, asked: bool) -> None:
         self.late = max(self.late, late)
+        self.loop = self.loop._replace(late=max(self.loop.late, late))
         if asked:
+            silent = self.loop.unanswered + (took != took)
+            self.loop = self.loop._replace(took=took, unanswered=silent)
             self.asked += 1
             self.took.append(took)
             if cut := told.mask & CUT:
@@ -114,7 +119,9 @@ class Robotd:
         if self.leaving:
             self._hear("bridge", b"")
         if core.tells(number):
-            desk.tell(core.status(number))
+            loop = self.tally.loop._replace(missed=self.clock.missed)
+            desk.tell(core.status(number, loop))
+            self.tally.loop = Loop(unanswered=loop.unanswered)
         self._hear_all()
         if question := core.sense():
             took = desk.ask(question, core.waits, core.wishes.period, SHARE * core.dt)
