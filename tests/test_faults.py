@@ -15,6 +15,7 @@ from rl.bridge import faults, messages, wire
 from rl.bridge.body import KINDS, Hardware
 from rl.bridge.faults import BODY, FRAMES, LIES, Fault, Ills, Spoiler
 from rl.bridge.messages import Operator, Plan
+from rl.bridge.sim import Sim, sim
 from rl.bridge.simulator import Robot
 from rl.bridge.wire import Command, State
 from tests.rig import body, go2, of
@@ -228,8 +229,6 @@ def test_episodes_are_judged_by_the_plan(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_robot_with_faults_is_simulated_from_a_file(tmp_path: Path, capsys: Any) -> None:
-    from rl.bridge.__main__ import Sim, sim
-
     (tmp_path / "plan.json").write_text("[1]")
     with pytest.raises(ValueError, match="no plan of faults"):
         sim(Sim(PATH, address=wire.free_address(), faults=tmp_path / "plan.json", wait=0.1))

@@ -64,15 +64,15 @@ class Simulator:
         self.rate = ticks / robot.spec.control_dt
         self.caller: Any = None  # who is told when time passes, in lock step
         self.silence: float | None = DAMPING  # of SILENCE
-        self.through(NETWORKS["none"], 0)
+        self.through(NETWORKS["none"], NETWORKS["none"], 0)
         self.befall([], 0)
         self.seq, self.answered, self.log = 0, 0, Log()
         self.starved, self.behind = 0, 0.0  # steps damped for want of an answer; s behind the clock
 
-    def through(self, network: Network, seed: int) -> None:
-        """Speak through a network, both ways alike."""
+    def through(self, there: Network, back: Network, seed: int) -> None:
+        """Speak through a network: states go `there`, and commands come `back`."""
         rngs = np.random.default_rng(seed).spawn(2)
-        self.there, self.back = (Channel(network, rng) for rng in rngs)
+        self.there, self.back = (Channel(*x) for x in zip((there, back), rngs, strict=True))
 
     def befall(self, faults: Sequence[Fault], seed: int) -> None:
         """Have these happen to it and to what it says, at their times."""
@@ -157,9 +157,20 @@ class Simulator:
             robot.command(command)
         elif self.silent > HOLD_S and self.silence is not None:
             robot.damp(self.silence)
-        robot.step(robot.substeps // self.ticks)
+        self._live(now)
         if self.realtime:
             time.sleep(max(0.0, due - time.monotonic()))
+
+    def _live(self, now: float) -> None:
+        """Physics until the next tick; a command that is under way is heeded when it comes."""
+        steps = self.robot.substeps // self.ticks
+        each = 1 if self.back.under_way else steps
+        for done in range(each, steps + 1, each):
+            self.robot.step(each)
+            late = self.back.arrived(now + done / (steps * self.rate)) if done < steps else []
+            if command := self._newest(late):
+                self.silent = 0.0
+                self.robot.command(command)
 
     def _answer(self, now: float, until: float) -> Command | None:
         """The newest command that comes in time."""
