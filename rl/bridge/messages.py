@@ -4,8 +4,11 @@ from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
+from rl.bridge.refusals import Refused, refused
 from rl.bridge.states import ASKED, STATES
-from rl.bridge.wire import ASK, OPERATOR, PLAN, RESET, STATUS, WAITS, Message, by_name
+from rl.bridge.wire import (
+    ASK, EPISODES, OPERATOR, PLAN, RESET, STATUS, WAITS, Message, by_name
+)  # fmt: skip
 from rl.spec import Spec
 
 DEADMAN = 1  # flag of an operator's message: the hand is on it
@@ -52,6 +55,8 @@ class Status(NamedTuple):
     readings: dict[str, np.ndarray]
     targets: np.ndarray  # [A]
     waits: bool = False
+    episodes: bool = False  # of a simulated robot, which begin armed
+    refused: Refused = Refused()  # of what was asked for last
 
 
 def ask_message(spec: Spec, ask: Ask) -> Message:
@@ -104,22 +109,25 @@ def operator_of(spec: Spec, message: Message | None) -> Operator | None:
 def status_message(spec: Spec, status: Status) -> Message:
     head = [STATES.index(status.state), status.why, status.mask, status.number]
     readings = (status.readings[s.name] for s in spec.sensors)
-    numbers = np.concatenate([head, *readings, status.targets])
-    flags = WAITS * status.waits
+    numbers = np.concatenate([head, *readings, status.targets, status.refused])
+    flags = WAITS * status.waits | EPISODES * status.episodes
     return Message(STATUS, flags, spec.hash, status.tick, status.time, numbers.astype("<f4"))
 
 
 def status_of(spec: Spec, message: Message | None) -> Status | None:
     sizes = sum(sensor.size for sensor in spec.sensors)
-    if not _fits(message, spec, STATUS, 4 + sizes + len(spec.actuators)):
+    if not _fits(message, spec, STATUS, 4 + sizes + len(spec.actuators) + len(Refused._fields)):
         return None
     if not np.isfinite(head := message.numbers[:4]).all() or not 0 <= head[0] < len(STATES):
         return None
     state, why, mask, number = map(int, head)
-    readings, targets = np.split(message.numbers[4:], [sizes])
+    readings, targets, rest = np.split(message.numbers[4:], [sizes, sizes + len(spec.actuators)])
+    if (refusal := refused(rest)) is None:
+        return None
+    waits, episodes = (bool(message.flags & flag) for flag in (WAITS, EPISODES))
     return Status(
         message.seq, message.time, STATES[state], why, mask, number,
-        by_name(spec, readings), targets, bool(message.flags & WAITS),
+        by_name(spec, readings), targets, waits, episodes, refusal,
     )  # fmt: skip
 
 
