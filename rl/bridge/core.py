@@ -19,6 +19,7 @@ from rl.bridge.wire import Command
 from rl.bridge.wishes import Wishes
 from rl.spec import Spec
 
+
 @dataclass(frozen=True)
 class Setup:
     """All that decides what a core does, but for what it hears."""

@@ -6,9 +6,7 @@ import numpy as np
 
 from rl.bridge.refusals import Refused, refused
 from rl.bridge.states import ASKED, STATES
-from rl.bridge.wire import (
-    ASK, EPISODES, OPERATOR, PLAN, RESET, STATUS, WAITS, Message, by_name
-)  # fmt: skip
+from rl.bridge.wire import ASK, EPISODES, OPERATOR, PLAN, RESET, STATUS, WAITS, Message, by_name
 from rl.spec import Spec
 
 DEADMAN = 1  # flag of an operator's message: the hand is on it

@@ -10,9 +10,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from rl.bridge import messages, states, wire
-from rl.bridge.desk import PILOT, REFUSED
+from rl.bridge.desk import PILOT
 from rl.bridge.messages import Operator, Status
-from rl.bridge.wire import Link
+from rl.bridge.wire import REFUSED, Link
 from rl.spec import Spec
 
 PATIENCE = 20.0  # s for a bridge to answer

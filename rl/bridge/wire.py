@@ -35,7 +35,7 @@ class Message(NamedTuple):
     kind: int
     flags: int
     hash: bytes
-    seq: int  # of a policy's greeting, and its answer, the artefact's tag
+    seq: int  # of a policy's greeting its artefact's tag
     time: float  # s, the sender's; of a robot's greeting its ticks a second, of a policy's its step
     numbers: np.ndarray  # [n] float32
     text: str = ""  # of a hello
