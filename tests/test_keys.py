@@ -45,19 +45,19 @@ def test_go_leads_to_being_armed_and_no_further(keys: tuple[Keys, Press]) -> Non
     assert made.word(now(states.PASSIVE)).event == ""
     press("g")
     assert made.word(now(states.PASSIVE)).event == states.STAND
-    made.tried = -np.inf
+    made.hand.tried = -np.inf
     assert made.word(now(states.READY)).event == states.ARM
     assert made.word(now(states.READY)).event == ""  # not all the time
-    made.tried = -np.inf
+    made.hand.tried = -np.inf
     assert made.word(now(states.READY)).event == states.ARM  # it was on its way still
-    made.tried = -np.inf
+    made.hand.tried = -np.inf
     assert made.word(now(states.ARMED)).event == ""
     assert made.word(now(states.HOLD)).event == ""  # it does not go on by itself
     press("g")
     assert made.word(now(states.HOLD)).event == states.ARM
     press("r")
     assert made.word(now(states.HOLD)).event == states.RELAX
-    made.tried = -np.inf
+    made.hand.tried = -np.inf
     assert made.word(now(states.PASSIVE)).event == ""
 
 

@@ -3,6 +3,7 @@
 python -m rl.bridge show runs/ppo/artefact-0.zip
 python -m rl.bridge sim runs/ppo/artefact-0.zip
 python -m rl.bridge run runs/ppo/artefact-0.zip --command 0.5 0 0
+python -m rl.bridge teleop 127.0.0.1:9871 runs/ppo/artefact-0.zip --keys
 """
 
 import os
@@ -18,6 +19,7 @@ import tyro
 from rl import artefact
 from rl.bridge import launch, wire
 from rl.bridge.launch import Run
+from rl.bridge.teleop import Teleop, teleop
 from rl.bridge.wire import Link
 
 Address = str  # host:port
@@ -59,7 +61,7 @@ class Replay:
     artefact: Path | None = None  # whose policy must answer as it did, too
 
 
-Args = Run | Sim | Show | Replay
+Args = Run | Teleop | Sim | Show | Replay
 
 
 def sim(args: Sim) -> None:
@@ -197,6 +199,8 @@ def main() -> None:
         match args:
             case Run():
                 sys.exit(launch.run(args))
+            case Teleop():
+                sys.exit(teleop(args))
             case Sim():
                 sim(args)
             case Show():

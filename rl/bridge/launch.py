@@ -1,23 +1,27 @@
-"""A robot driven: its bridge and its policy in processes of their own, its pilot in this one."""
+"""A robot driven: its bridge and its policy in processes of their own, its pilot in this one, or in
+one that comes to its desk."""
 
+import platform
+import select
 import signal
 import subprocess
 import sys
-from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import tyro
 
 from rl import artefact
-from rl.bridge import commands, wire
+from rl.bridge import wire
 from rl.bridge.limits import Limits
-from rl.bridge.pilot import Pilot, Script
+from rl.bridge.pilot import Pilot
+from rl.bridge.source import By
 from rl.bridge.wire import Link
 from rl.spec import Spec
 
 ENDS_S = 5.0  # s for a process to end
+STAYS_S = 1e6  # s that a simulated robot waits for who is to drive it
 SIMULATED = "sim"  # what the name of a robot begins with that is to be simulated
 
 
@@ -27,10 +31,8 @@ class Run:
 
     artefact: tyro.conf.Positional[Path]  # or the directory of a run that has one
     robot: str = "127.0.0.1:9870"  # host:port; or sim-go2, sim: one that is simulated for it
-    command: tuple[float, ...] = ()  # what is asked of it, all the time
-    script: Path | None = None  # or a CSV file of times, s, and commands
-    keys: bool = False  # or a keyboard's; that of who starts a simulated robot, and says neither
-    seconds: float = 20.0  # for which it is asked, of a robot that has no end of its own
+    by: tyro.conf.OmitArgPrefixes[By] = By()  # keys, of who starts a simulated robot and names none
+    desk: str = ""  # or who comes to this host:port, with python -m rl.bridge teleop
     runtime: Literal["jax", "numpy"] = "jax"
     limits: Limits = Limits()
     log: Path | None = None  # an .mcap file of all that is heard and told
@@ -40,45 +42,62 @@ def run(args: Run) -> int:
     """Drive a robot until somebody has had enough: the status to exit with."""
     path = found(args.artefact)
     spec = artefact.read(path).spec
-    if bool(args.script) + bool(args.command) + args.keys > 1:
-        raise ValueError("--script, --command or --keys: one of them.")
-    asked = commands.script(spec, args.script) if args.script else commands.constant(
-        spec, args.command)  # fmt: skip
     args.limits.check()
     if args.log and args.log.exists():
         raise ValueError(f"--log {args.log} is there already: name another.")
-    if not 0 < args.seconds < float("inf"):
-        raise ValueError(f"--seconds is {args.seconds:g}; it takes a time above 0 s.")
-    robot, desk = _simulated(args, spec), wire.free_address()
-    flags = [f"--limits.{x.name.replace('_', '-')}={getattr(args.limits, x.name)}"
-             for x in fields(args.limits)]  # fmt: skip
-    flags += [f"--log={args.log}"] if args.log else []
-    pilot, begun = Pilot(spec, Link(("127.0.0.1", 0), wire.address(desk))), []
-    keys = args.keys or (
-        bool(robot) and not args.script and not args.command and sys.stdin.isatty()
-    )
+    if args.desk and args.by.said:
+        raise ValueError("--desk: who comes there drives it, and says by what.")
+    robot, desk = _simulated(args, spec), args.desk or wire.free_address()
+    pilot = Pilot(spec, Link(("127.0.0.1", 0), wire.address(desk)))
+    source = None if args.desk else args.by.source(spec, bool(robot) and sys.stdin.isatty())
+    begun: list[subprocess.Popen[bytes]] = []
     try:
-        flags = [f"--robot={robot or args.robot}", f"--desk={desk}", *flags]
-        begun.append(bridge := _start("robotd", path, *flags))
-        begun.append(_start("policyd", path, f"--desk={desk}", f"--runtime={args.runtime}"))
-        if robot:
-            begun.append(_start(
-                "__main__", "sim", path, f"--address={robot}", "--pace=real", "--no-episodes",
-                "--wait=120"))  # fmt: skip
-        _meet(pilot, begun)
-        with _source(spec, asked, args, keys, bool(robot)) as source:
-            try:
-                pilot.live(source)
-            except KeyboardInterrupt:
-                pilot.bye()
-                bridge.wait(ENDS_S)
-                return 128 + signal.SIGINT
-            pilot.bye()
+        _begin(args, path, robot, desk, begun)
+        bridge = begun[0]
+        if source is None:
+            host, _, port = desk.rpartition(":")
+            at = f"{platform.node() if host == '0.0.0.0' else host}:{port}"
+            print(f"teleop   python -m rl.bridge teleop {at} {args.artefact}", flush=True)
+            return bridge.wait()
+        pilot.meet()
+        with source as words:
+            pilot.live(words)
+        pilot.bye()
         return bridge.wait(ENDS_S)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     except subprocess.TimeoutExpired:
         return 1
     finally:
+        if args.desk and begun:
+            begun[0].terminate()
         _end(pilot, begun)
+
+
+def _begin(
+    args: Run, path: Path, robot: str, desk: str, begun: list[subprocess.Popen[bytes]]
+) -> None:
+    """Start bridge, policy, and a robot that is to be simulated at an address, and wait until the
+    policy was let in; end with a process that could not begin, and has said why."""
+    flags = [f"--limits.{x.name.replace('_', '-')}={getattr(args.limits, x.name)}"
+             for x in fields(args.limits)]  # fmt: skip
+    flags += [f"--log={args.log}"] if args.log else []
+    flags += ["--stays"] if args.desk else []
+    begun.append(_start("robotd", path, f"--robot={robot or args.robot}", f"--desk={desk}", *flags))
+    policy = _start("policyd", path, f"--desk={desk}", f"--runtime={args.runtime}",
+                    stdout=subprocess.PIPE)  # fmt: skip
+    begun.append(policy)
+    if robot:
+        begun.append(_start(
+            "__main__", "sim", path, f"--address={robot}", "--pace=real", "--no-episodes",
+            f"--wait={STAYS_S if args.desk else 120}"))  # fmt: skip
+    assert policy.stdout
+    while not select.select([policy.stdout], [], [], 0.1)[0]:
+        if code := next(filter(None, (process.poll() for process in begun)), 0):
+            raise SystemExit(code)
+    if not (said := policy.stdout.readline()):
+        raise SystemExit(policy.wait())
+    print(said.decode(), end="", flush=True)
 
 
 def found(path: Path) -> Path:
@@ -105,29 +124,9 @@ def _simulated(args: Run, spec: Spec) -> str:
     return wire.free_address()
 
 
-def _source(spec: Spec, asked: commands.Operator, args: Run, keys: bool, alone: bool) -> Any:
-    if keys:
-        from rl.bridge.keys import Keys  # POSIX alone
-
-        return Keys(spec)
-    return nullcontext(Script(asked, args.seconds, arms=alone))
-
-
-def _start(name: str, *words: object) -> subprocess.Popen[bytes]:
+def _start(name: str, *words: object, stdout: int | None = None) -> subprocess.Popen[bytes]:
     module = "rl.bridge" if name == "__main__" else f"rl.bridge.{name}"
-    return subprocess.Popen([sys.executable, "-m", module, *map(str, words)])
-
-
-def _meet(pilot: Pilot, processes: list[subprocess.Popen[bytes]]) -> None:
-    """Greet the bridge; end with a process that could not begin, and has said why."""
-    while True:
-        try:
-            pilot.meet(1.0)
-            return
-        except ValueError:
-            for process in processes:
-                if code := process.poll():
-                    raise SystemExit(code) from None
+    return subprocess.Popen([sys.executable, "-m", module, *map(str, words)], stdout=stdout)
 
 
 def _end(pilot: Pilot, processes: list[subprocess.Popen[bytes]]) -> None:
