@@ -72,23 +72,23 @@ class Gamepad:
         hand.show(status, self.command, "" if self.there else "   NO GAMEPAD")
         return Word(event, self.command, hand.jog(-_pushed(at)), held)
 
-    def _event(self, pressed: list[tuple[int, int]], status: Status) -> str:
+    def _event(self, pressed: list[tuple[int, int, int]], status: Status) -> str:
         """What is asked for by buttons, and the cross, that were pressed since the last look."""
         hand, event = self.hand, ""
         if not self.there:
             hand.goes = False
             return states.WAIT if status.state in (states.READY, *states.MOVING) else ""
-        for what in pressed:
-            if what == (BUTTON, B) or (what[0] == BUTTON and {LEFT, RIGHT} <= self.down):
+        for value, kind, number in pressed:
+            if kind == BUTTON and (number == B or {LEFT, RIGHT} <= self.down):
                 hand.goes = False
                 return states.STOP
-            if what[0] == BUTTON:
-                hand.goes = what[1] == A or (hand.goes and what[1] not in EVENTS)
-                event = EVENTS.get(what[1], event)
-            elif what[1] == HAT_Y:
-                event = states.CLEAR if self.axes[HAT_Y] < 0 else turned(status)
-            elif what[1] == HAT_X:
-                hand.other(1 if self.axes[HAT_X] > 0 else -1)
+            if kind == BUTTON:
+                hand.goes = number == A or (hand.goes and number not in EVENTS)
+                event = EVENTS.get(number, event)
+            elif number == HAT_Y:
+                event = states.CLEAR if value < 0 else turned(status)
+            else:
+                hand.other(1 if value > 0 else -1)
         return event
 
     def _asked(self, held: bool, dt: float) -> np.ndarray:
@@ -100,8 +100,8 @@ class Gamepad:
         goal = self.command + share * (hand.high - hand.low) / GOAL_S * dt
         return np.clip(np.where(self.paced, paced, goal), hand.low, hand.high)
 
-    def _read(self) -> list[tuple[int, int]]:
-        """Buttons, and axes of the cross, that were pressed since the last look."""
+    def _read(self) -> list[tuple[int, int, int]]:
+        """Value, type and number of the presses of buttons and the cross since the last look."""
         if self.file < 0 and time.monotonic() - self.tried > AGAIN_S:
             self._open()
         if self.file < 0:
@@ -121,17 +121,15 @@ class Gamepad:
         data = self.left + data
         whole = len(data) - len(data) % EVENT.size
         self.left = data[whole:]
-        events = [self._take(*event[1:]) for event in EVENT.iter_unpack(data[:whole])]
-        return [event for event in events if event]
+        return [event[1:] for event in EVENT.iter_unpack(data[:whole]) if self._take(*event[1:])]
 
-    def _take(self, value: int, kind: int, number: int) -> tuple[int, int] | None:
-        """A change; what it is where something was pressed."""
+    def _take(self, value: int, kind: int, number: int) -> bool:
+        """A change; whether something was pressed."""
         if kind & ~INIT == BUTTON:
             (self.down.add if value else self.down.discard)(number)
-            return (BUTTON, number) if kind == BUTTON and value else None
+            return kind == BUTTON and bool(value)
         self.axes[number] = value
-        pressed = kind == AXIS and number in (HAT_X, HAT_Y) and value
-        return (AXIS, number) if pressed else None
+        return kind == AXIS and number in (HAT_X, HAT_Y) and bool(value)
 
     def _open(self) -> None:
         self.tried = time.monotonic()

@@ -52,7 +52,7 @@ class Hand:
             self.refused = status.refused
             if self.refused.text:
                 self.note(self.refused.text)
-        why = f" ({said(status.why)})" if status.why and status.state != states.ARMED else ""
+        why = f" ({said(status.why)})" if status.why and status.state not in states.MOVING else ""
         asked = " ".join(f"{x:+.2f}" for x in command) or "nothing"
         if status.state == states.INTERVENE:
             motor, at = self.spec.actuators[self.joint], status.targets[self.joint]
