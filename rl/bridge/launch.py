@@ -48,8 +48,8 @@ def run(args: Run) -> int:
     if args.desk and args.by.said:
         raise ValueError("--desk: who comes there drives it, and says by what.")
     robot, desk = _simulated(args, spec), args.desk or wire.free_address()
-    pilot = Pilot(spec, Link(("127.0.0.1", 0), wire.address(desk)))
     source = None if args.desk else args.by.source(spec, bool(robot) and sys.stdin.isatty())
+    pilot = Pilot(spec, Link(("127.0.0.1", 0), wire.address(desk)))
     begun: list[subprocess.Popen[bytes]] = []
     try:
         _begin(args, path, robot, desk, begun)

@@ -162,8 +162,8 @@ class Args:
     artefact: tyro.conf.Positional[Path]
     robot: str = "127.0.0.1:9870"
     desk: str = "127.0.0.1:9871"  # where a policy and operators come to
-    policy_patience: float = 10.0  # s to wait for it in lock step
-    pilot_patience: float = 10.0  # and for who drives it
+    policy_patience: float = 8.0  # s to wait for it in lock step, less than its robot does
+    pilot_patience: float = 8.0  # and for who drives it
     stays: bool = False  # until it is ended: who drives it may come at any time, and go
     log: Path | None = None  # an .mcap file of all that is heard and told
     limits: Limits = Limits()
