@@ -150,7 +150,8 @@ def test_one_at_a_time_drives_it() -> None:
         assert ended(first)[0] == 130
         watcher.until(HOLD)
         made[0].terminate()
-        assert made[0].wait(30) == 0
+        code, told = ended(made[0])
+        assert (code, "held at the end: no word of its operator for too long" in told) == (1, True)
 
 
 def test_run_waits_for_a_teleop_and_says_how_to_call_it() -> None:

@@ -92,11 +92,13 @@ def _begin(
             "__main__", "sim", path, f"--address={robot}", "--pace=real", "--no-episodes",
             f"--wait={STAYS_S if args.desk else 120}"))  # fmt: skip
     assert policy.stdout
-    while not select.select([policy.stdout], [], [], 0.1)[0]:
-        if code := next(filter(None, (process.poll() for process in begun)), 0):
-            raise SystemExit(code)
-    if not (said := policy.stdout.readline()):
-        raise SystemExit(policy.wait())
+    code, said = 0, b""
+    while not code and not select.select([policy.stdout], [], [], 0.1)[0]:
+        code = next(filter(None, (process.poll() for process in begun)), 0)
+    if code or not (said := policy.stdout.readline()):
+        for process in begun:
+            process.terminate()
+        raise SystemExit(code or policy.wait())
     print(said.decode(), end="", flush=True)
 
 
