@@ -2,6 +2,7 @@
 another takes over."""
 
 import json
+import platform
 import signal
 import subprocess
 import sys
@@ -156,15 +157,16 @@ def test_one_at_a_time_drives_it() -> None:
 
 def test_run_waits_for_a_teleop_and_says_how_to_call_it() -> None:
     desk = wire.free_address()
-    run = bridge("run", PATH, "--robot", "sim-go2", "--desk", desk, "--runtime", "numpy",
+    everywhere = desk.replace("127.0.0.1", "0.0.0.0")
+    run = bridge("run", PATH, "--robot", "sim-go2", "--desk", everywhere, "--runtime", "numpy",
                  "--limits.late", 9, "--limits.missed", 1, "--limits.plan-age", 50)  # fmt: skip
     with killed(run):
         assert run.stdout is not None
         lines = [run.stdout.readline() for _ in range(3)]
         (line,) = (x for x in lines if x.startswith("teleop"))
-        assert line == f"teleop   python -m rl.bridge teleop {desk} {PATH}\n"
-        words = line.split()[4:]
-        code, told = ended(bridge(*words, "--command", 0, 0, 0, "--seconds", 0.5))
+        _, _, _, *words = line.split()[1:]
+        assert words == ["teleop", everywhere.replace("0.0.0.0", platform.node()), str(PATH)]
+        code, told = ended(bridge("teleop", desk, PATH, "--command", 0, 0, 0, "--seconds", 0.5))
         assert code == 0, told
         code, told = ended(run)
         assert "stopped" in told

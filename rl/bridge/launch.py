@@ -20,6 +20,7 @@ from rl.bridge.source import By
 from rl.bridge.wire import Link
 from rl.spec import Spec
 
+ALL, HERE = "0.0.0.0", "127.0.0.1"  # of the addresses of this machine
 ENDS_S = 5.0  # s for a process to end
 STAYS_S = 1e6  # s that a simulated robot waits for who is to drive it
 SIMULATED = "sim"  # what the name of a robot begins with that is to be simulated
@@ -47,16 +48,15 @@ def run(args: Run) -> int:
         raise ValueError(f"--log {args.log} is there already: name another.")
     if args.desk and args.by.said:
         raise ValueError("--desk: who comes there drives it, and says by what.")
-    robot, desk = _simulated(args, spec), args.desk or wire.free_address()
+    robot, desk = _simulated(args, spec), (args.desk or wire.free_address()).replace(ALL, HERE)
     source = None if args.desk else args.by.source(spec, bool(robot) and sys.stdin.isatty())
     pilot = Pilot(spec, Link(("127.0.0.1", 0), wire.address(desk)))
     begun: list[subprocess.Popen[bytes]] = []
     try:
-        _begin(args, path, robot, desk, begun)
+        _begin(args, path, robot, pilot, begun)
         bridge = begun[0]
         if source is None:
-            host, _, port = desk.rpartition(":")
-            at = f"{platform.node() if host == '0.0.0.0' else host}:{port}"
+            at = args.desk.replace(ALL, platform.node())
             print(f"teleop   python -m rl.bridge teleop {at} {args.artefact}", flush=True)
             return bridge.wait()
         pilot.meet()
@@ -75,15 +75,17 @@ def run(args: Run) -> int:
 
 
 def _begin(
-    args: Run, path: Path, robot: str, desk: str, begun: list[subprocess.Popen[bytes]]
+    args: Run, path: Path, robot: str, pilot: Pilot, begun: list[subprocess.Popen[bytes]]
 ) -> None:
     """Start bridge, policy, and a robot that is to be simulated at an address, and wait until the
     policy was let in; end with a process that could not begin, and has said why."""
+    desk = "{}:{}".format(*pilot.link.peer or ())
     flags = [f"--limits.{x.name.replace('_', '-')}={getattr(args.limits, x.name)}"
              for x in fields(args.limits)]  # fmt: skip
     flags += [f"--log={args.log}"] if args.log else []
     flags += ["--stays"] if args.desk else []
-    begun.append(_start("robotd", path, f"--robot={robot or args.robot}", f"--desk={desk}", *flags))
+    flags += [f"--robot={robot or args.robot}", f"--desk={args.desk or desk}"]
+    begun.append(_start("robotd", path, *flags))
     policy = _start("policyd", path, f"--desk={desk}", f"--runtime={args.runtime}",
                     stdout=subprocess.PIPE)  # fmt: skip
     begun.append(policy)
@@ -95,6 +97,8 @@ def _begin(
     code, said = 0, b""
     while not code and not select.select([policy.stdout], [], [], 0.1)[0]:
         code = next(filter(None, (process.poll() for process in begun)), 0)
+        if not args.desk:
+            pilot.greet()  # the robot is met as soon as both have come
     if code or not (said := policy.stdout.readline()):
         for process in begun:
             process.terminate()

@@ -49,13 +49,16 @@ class Pilot:
         """Greet the bridge until it answers; ValueError if it does not, or refuses."""
         until = time.monotonic() + patience
         while time.monotonic() < until:
-            self.link.send(wire.hello(self.spec)._replace(flags=PILOT))
+            self.greet()
             if (got := self.link.receive(0.2)) and got[0].kind == wire.HELLO:
                 if got[0].flags & REFUSED:
                     raise ValueError(got[0].text)
                 wire.check_hello(self.spec, got[0], "The bridge")
                 return
         raise ValueError(f"No bridge answered within {patience:g} s.")
+
+    def greet(self) -> None:
+        self.link.send(wire.hello(self.spec)._replace(flags=PILOT))
 
     def live(self, source: Source) -> str:
         """Until the bridge or the source has nothing more to say; how it ended.  ValueError of a
