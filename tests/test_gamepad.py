@@ -230,7 +230,6 @@ def test_what_was_refused_is_shown_in_a_line_of_its_own(
 
 
 def test_without_one_it_says_so(tmp_path: Path) -> None:
-    pad = Pad(go2(), tmp_path / "js9")
     with pytest.raises(ValueError, match=r"There is no gamepad at .*js9: plug it in"):
-        pad.__enter__()
+        Pad(go2(), tmp_path / "js9")
     assert gamepad.DEVICE.name == "js0"

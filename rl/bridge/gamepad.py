@@ -44,11 +44,11 @@ class Gamepad:
         self.file, self.tried, self.there, self.left = -1, -np.inf, False, b""
         self.down: set[int] = set()  # buttons
         self.axes: dict[int, int] = {}
-
-    def __enter__(self) -> "Gamepad":
         self._open()
         if self.file < 0:
             raise ValueError(f"There is no gamepad at {self.path}: plug it in, or name another.")
+
+    def __enter__(self) -> "Gamepad":
         names = ", ".join(channel.name for channel in self.spec.command[: len(STICKS)])
         print(HELP.format(names or "nothing"), flush=True)
         return self
