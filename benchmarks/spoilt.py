@@ -52,11 +52,12 @@ class Args:
 
 
 def main(args: Args) -> None:
-    policy = artefact.deploy(artefact.read(args.artefact), "numpy")
+    found = artefact.read(args.artefact)
+    policy, tag = artefact.deploy(found, "numpy"), wire.tag(found.digest)
     link = Link(("127.0.0.1", 0), wire.address(args.desk))
     plan = faults.read(args.faults)
     spoilt: Any = Spoilt(link, plan, args.seed, lambda message: message.time)
-    Policyd(policy, spoilt, lambda: print("running", flush=True)).live()
+    Policyd(policy, spoilt, lambda: print("running", flush=True), tag, 0.0).live()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 python -m rl.bridge show runs/ppo/artefact-0.zip
 python -m rl.bridge sim runs/ppo/artefact-0.zip
 python -m rl.bridge run runs/ppo/artefact-0.zip --command 0.5 0 0
+python -m rl.bridge teleop 127.0.0.1:9871 runs/ppo/artefact-0.zip --keys
 """
 
 import signal
@@ -17,8 +18,9 @@ from rl.bridge.replay import Replay, again
 from rl.bridge.report import Report, report
 from rl.bridge.show import Show, show
 from rl.bridge.sim import Sim, sim
+from rl.bridge.teleop import Teleop, teleop
 
-Args = Run | Sim | Show | Replay | Report | Convert | Export
+Args = Run | Teleop | Sim | Show | Replay | Report | Convert | Export
 
 
 def main() -> None:
@@ -28,6 +30,8 @@ def main() -> None:
         match args:
             case Run():
                 sys.exit(run(args))
+            case Teleop():
+                sys.exit(teleop(args))
             case Sim():
                 sim(args)
             case Show():

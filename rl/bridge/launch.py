@@ -1,9 +1,11 @@
-"""A robot driven: its bridge and its policy in processes of their own, its pilot in this one."""
+"""A robot driven: its bridge and its policy in processes of their own, its pilot in this one, or in
+one that comes to its desk."""
 
+import platform
+import select
 import signal
 import subprocess
 import sys
-from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from pathlib import Path
 from threading import Thread
@@ -13,10 +15,11 @@ import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
 from rl import artefact
-from rl.bridge import commands, robots, wire
+from rl.bridge import robots, wire
 from rl.bridge.board import PORT
 from rl.bridge.limits import Limits
-from rl.bridge.pilot import Pilot, Script
+from rl.bridge.pilot import Pilot
+from rl.bridge.source import By
 from rl.bridge.wire import Link
 from rl.spec import Spec
 
@@ -32,7 +35,9 @@ def _port(words: list[str]) -> int:
 Port = Annotated[int, PrimitiveConstructorSpec(
     "*", "[PORT]", _port, lambda x: isinstance(x, int), lambda x: [str(x)] if x else ["none"]
 )]  # fmt: skip
+ALL, HERE = "0.0.0.0", "127.0.0.1"  # of the addresses of this machine
 ENDS_S = 5.0  # s for a process to end
+STAYS_S = 1e6  # s that a simulated robot waits for who is to drive it
 SIMULATED = "sim"  # what the name of a robot begins with that is to be simulated
 
 
@@ -43,10 +48,8 @@ class Run:
     artefact: tyro.conf.Positional[Path]  # or the directory of a run that has one
     robot: str = "127.0.0.1:9870"  # host:port; go2:eth0; franka:HOST; sim-go2, sim: simulated
     sensors: str = ""  # host:port where a program says what a Franka does not measure
-    command: tuple[float, ...] = ()  # what is asked of it, all the time
-    script: Path | None = None  # or a CSV file of times, s, and commands
-    keys: bool = False  # or a keyboard's; that of who starts a simulated robot, and says neither
-    seconds: float = 20.0  # for which it is asked, of a robot that has no end of its own
+    by: tyro.conf.OmitArgPrefixes[By] = By()  # keys, of who starts a simulated robot and names none
+    desk: str = ""  # or who comes to this host:port, with python -m rl.bridge teleop
     runtime: Literal["jax", "numpy"] = "jax"
     limits: Limits = Limits()
     log: Path | None = None  # an .mcap file of all that is heard and told
@@ -57,50 +60,75 @@ def run(args: Run) -> int:
     """Drive a robot until somebody has had enough: the status to exit with."""
     path = found(args.artefact)
     spec = artefact.read(path).spec
-    if bool(args.script) + bool(args.command) + args.keys > 1:
-        raise ValueError("--script, --command or --keys: one of them.")
-    asked = commands.script(spec, args.script) if args.script else commands.constant(
-        spec, args.command)  # fmt: skip
     args.limits.check()
     if args.log and args.log.exists():
         raise ValueError(f"--log {args.log} is there already: name another.")
-    if not 0 < args.seconds < float("inf"):
-        raise ValueError(f"--seconds is {args.seconds:g}; it takes a time above 0 s.")
-    (robot, alone), desk = _which(args, spec), wire.free_address()
-    flags = [f"--limits.{x.name.replace('_', '-')}={getattr(args.limits, x.name)}"
-             for x in fields(args.limits)]  # fmt: skip
-    flags += [f"--log={args.log}"] if args.log else []
-    pilot, begun = Pilot(spec, Link(("127.0.0.1", 0), wire.address(desk))), []
-    unsaid, page = alone and not args.script and not args.command, None
-    keys = args.keys or (unsaid and sys.stdin.isatty())
-    if unsaid and not robot and not keys:
+    if args.desk and args.by.said:
+        raise ValueError("--desk: who comes there drives it, and says by what.")
+    (robot, alone), desk = _which(args, spec), args.desk or wire.free_address()
+    keys = alone and sys.stdin.isatty()
+    if alone and not (robot or keys or args.by.said or args.desk):
         raise ValueError(f"{args.robot} moves if it is told to: --keys, --command or --script.")
+    source, desk = None if args.desk else args.by.source(spec, keys), desk.replace(ALL, HERE)
+    pilot = Pilot(spec, Link(("127.0.0.1", 0), wire.address(desk)))
+    begun: list[subprocess.Popen[bytes]] = []
+    page = None
     try:
-        flags = [f"--robot={robot or args.robot}", f"--desk={desk}", *flags]
-        flags += [f"--sensors={args.sensors}"] if args.sensors else []
-        begun.append(bridge := _start("robotd", path, *flags))
+        _begin(args, path, robot, pilot, begun)
+        bridge = begun[0]
         page = _page(path, desk, args.page, bridge) if args.page else None
-        begun.append(_start("policyd", path, f"--desk={desk}", f"--runtime={args.runtime}"))
-        if robot:
-            begun.append(_start(
-                "__main__", "sim", path, f"--address={robot}", "--pace=real", "--no-episodes",
-                "--wait=120"))  # fmt: skip
-        _meet(pilot, begun)
-        with _source(spec, asked, args, keys, alone) as source:
-            try:
-                pilot.live(source)
-            except KeyboardInterrupt:
-                pilot.bye()
-                bridge.wait(ENDS_S)
-                return 128 + signal.SIGINT
-            pilot.bye()
+        if source is None:
+            at = args.desk.replace(ALL, platform.node())
+            print(f"teleop   python -m rl.bridge teleop {at} {args.artefact}", flush=True)
+            return bridge.wait()
+        pilot.meet()
+        with source as words:
+            pilot.live(words)
+        pilot.bye()
         return bridge.wait(ENDS_S)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     except subprocess.TimeoutExpired:
         return 1
     finally:
+        if args.desk and begun:
+            begun[0].terminate()
         if page:
             page.terminate()
         _end(pilot, [*begun, page] if page else begun)
+
+
+def _begin(
+    args: Run, path: Path, robot: str, pilot: Pilot, begun: list[subprocess.Popen[bytes]]
+) -> None:
+    """Start bridge, policy, and a robot that is to be simulated at an address, and wait until the
+    policy was let in; end with a process that could not begin, and has said why."""
+    desk = "{}:{}".format(*pilot.link.peer or ())
+    flags = [f"--limits.{x.name.replace('_', '-')}={getattr(args.limits, x.name)}"
+             for x in fields(args.limits)]  # fmt: skip
+    flags += [f"--log={args.log}"] if args.log else []
+    flags += [f"--sensors={args.sensors}"] if args.sensors else []
+    flags += ["--stays"] if args.desk else []
+    flags += [f"--robot={robot or args.robot}", f"--desk={args.desk or desk}"]
+    begun.append(_start("robotd", path, *flags))
+    policy = _start("policyd", path, f"--desk={desk}", f"--runtime={args.runtime}",
+                    stdout=subprocess.PIPE)  # fmt: skip
+    begun.append(policy)
+    if robot:
+        begun.append(_start(
+            "__main__", "sim", path, f"--address={robot}", "--pace=real", "--no-episodes",
+            f"--wait={STAYS_S if args.desk else 120}"))  # fmt: skip
+    assert policy.stdout
+    code, said = 0, b""
+    while not code and not select.select([policy.stdout], [], [], 0.1)[0]:
+        code = next(filter(None, (process.poll() for process in begun)), 0)
+        if not args.desk:
+            pilot.greet()  # the robot is met as soon as both have come
+    if code or not (said := policy.stdout.readline()):
+        for process in begun:
+            process.terminate()
+        raise SystemExit(code or policy.wait())
+    print(said.decode(), end="", flush=True)
 
 
 def found(path: Path) -> Path:
@@ -127,17 +155,9 @@ def _which(args: Run, spec: Spec) -> tuple[str, bool]:
     return wire.free_address(), True
 
 
-def _source(spec: Spec, asked: commands.Operator, args: Run, keys: bool, alone: bool) -> Any:
-    if keys:
-        from rl.bridge.keys import Keys  # POSIX alone
-
-        return Keys(spec)
-    return nullcontext(Script(asked, args.seconds, arms=alone))
-
-
-def _start(name: str, *words: object) -> subprocess.Popen[bytes]:
+def _start(name: str, *words: object, stdout: int | None = None) -> subprocess.Popen[bytes]:
     module = "rl.bridge" if name == "__main__" else f"rl.bridge.{name}"
-    return subprocess.Popen([sys.executable, "-m", module, *map(str, words)])
+    return subprocess.Popen([sys.executable, "-m", module, *map(str, words)], stdout=stdout)
 
 
 def _page(path: Path, desk: str, port: int, bridge: subprocess.Popen[bytes]) -> Any:
@@ -150,18 +170,6 @@ def _page(path: Path, desk: str, port: int, bridge: subprocess.Popen[bytes]) -> 
 
     Thread(target=mind, daemon=True).start()
     return page
-
-
-def _meet(pilot: Pilot, processes: list[subprocess.Popen[bytes]]) -> None:
-    """Greet the bridge; end with a process that could not begin, and has said why."""
-    while True:
-        try:
-            pilot.meet(1.0)
-            return
-        except ValueError:
-            for process in processes:
-                if code := process.poll():
-                    raise SystemExit(code) from None
 
 
 def _end(pilot: Pilot, processes: list[subprocess.Popen[bytes]]) -> None:

@@ -4,8 +4,9 @@ from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
+from rl.bridge.refusals import Refused, refused
 from rl.bridge.states import ASKED, STATES
-from rl.bridge.wire import ASK, OPERATOR, PLAN, RESET, STATUS, WAITS, Message, by_name
+from rl.bridge.wire import ASK, EPISODES, OPERATOR, PLAN, RESET, STATUS, WAITS, Message, by_name
 from rl.spec import Spec
 
 NAN = float("nan")
@@ -65,6 +66,8 @@ class Status(NamedTuple):
     waits: bool = False
     asked: np.ndarray | None = None  # [C], of the robot; None: zeros
     loop: Loop = Loop()
+    episodes: bool = False  # of a simulated robot, which begin armed
+    refused: Refused = Refused()  # of what was asked for last
 
 
 def ask_message(spec: Spec, ask: Ask) -> Message:
@@ -118,24 +121,28 @@ def status_message(spec: Spec, status: Status) -> Message:
     head = [STATES.index(status.state), status.why, status.mask, status.number]
     readings = (status.readings[s.name] for s in spec.sensors)
     asked = np.zeros(len(spec.command)) if status.asked is None else status.asked
-    numbers = np.concatenate([head, *readings, status.targets, asked, status.loop])
-    flags = WAITS * status.waits
+    said = *readings, status.targets, asked, status.loop, status.refused
+    numbers = np.concatenate([head, *said])
+    flags = WAITS * status.waits | EPISODES * status.episodes
     return Message(STATUS, flags, spec.hash, status.tick, status.time, numbers.astype("<f4"))
 
 
 def status_of(spec: Spec, message: Message | None) -> Status | None:
     sizes = sum(sensor.size for sensor in spec.sensors)
-    counts = 4, sizes, len(spec.actuators), len(spec.command), len(Loop._fields)
+    counts = 4, sizes, len(spec.actuators), len(spec.command), len(Loop._fields), len(
+        Refused._fields)  # fmt: skip
     if not _fits(message, spec, STATUS, sum(counts)):
         return None
     if not np.isfinite(head := message.numbers[:4]).all() or not 0 <= head[0] < len(STATES):
         return None
     state, why, mask, number = map(int, head)
-    _, readings, targets, asked, loop = np.split(message.numbers, np.cumsum(counts[:-1]))
+    _, readings, targets, asked, loop, rest = np.split(message.numbers, np.cumsum(counts[:-1]))
+    if (refusal := refused(rest)) is None:
+        return None
+    waits, episodes = (bool(message.flags & flag) for flag in (WAITS, EPISODES))
     return Status(
-        message.seq, message.time, STATES[state], why, mask, number,
-        by_name(spec, readings), targets, bool(message.flags & WAITS), asked,
-        Loop(*map(float, loop)),
+        message.seq, message.time, STATES[state], why, mask, number, by_name(spec, readings),
+        targets, waits, asked, Loop(*map(float, loop)), episodes, refusal,
     )  # fmt: skip
 
 

@@ -92,6 +92,9 @@ class Simulator:
             message, sender = got
             if message.flags & wire.WAITS:
                 self.caller = sender
+            elif self.link.peer not in (None, sender):
+                self._send(sender, self._refusal)
+                continue
             else:
                 self.link.peer = sender
             self._send(sender, hello)
@@ -188,7 +191,9 @@ class Simulator:
             if sender == self.link.peer:
                 self.got.append(datagram)
                 self.back.send(now, datagram)
-            elif sender == self.caller and (message := wire.decode(datagram)):
+            elif (message := wire.decode(datagram)) and message.kind == wire.HELLO:
+                self._send(sender, self._refusal)
+            elif message and sender == self.caller:
                 if message.kind == wire.BYE:
                     return None
                 if message.kind == wire.TOKEN and message.seq == self.seq:
@@ -202,6 +207,12 @@ class Simulator:
             if command and command.seq >= self.answered:
                 self.answered, newest = command.seq, command
         return newest
+
+    @property
+    def _refusal(self) -> wire.Message:
+        """What a second bridge is answered."""
+        why = "Another bridge drives this robot: one at a time."
+        return wire.hello(self.robot.spec)._replace(flags=wire.REFUSED, text=why)
 
     def bye(self, lost: bool) -> None:
         message = wire.Message(
