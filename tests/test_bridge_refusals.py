@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from rl import artefact
-from rl.bridge import robotd, simd, wire
+from rl.bridge import robotd, robots, simd, wire
 from rl.bridge.clock import LockStep
 from rl.bridge.desk import WATCHER
 from rl.bridge.drivers.udp import Udp
@@ -182,6 +182,6 @@ def test_a_policy_of_another_spec_is_refused(
 
 def test_a_robot_of_a_rate_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     fast, nobody = SimpleNamespace(meet=lambda: None, rate=510.0), cast(Any, None)
-    monkeypatch.setattr(robotd, "Udp", lambda *_: fast)
+    monkeypatch.setattr(robots, "driver", lambda *_: fast)
     with pytest.raises(ValueError, match=r"speaks 510 times a second, and its .* asked 50 times"):
         robotd.begun(robotd.Args(PATH), artefact.read(PATH), nobody)
