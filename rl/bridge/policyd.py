@@ -17,11 +17,11 @@ import tyro
 from rl import artefact
 from rl.artefact import Deployed
 from rl.bridge import messages, wire
-from rl.bridge.desk import POLICY
+from rl.bridge.desk import POLICY, REFUSED
 from rl.bridge.messages import Ask, Plan
 from rl.bridge.wire import Link
 
-PING_S = 1.0  # between greetings while nothing is asked
+PING_S = 0.4  # between greetings: less than a bridge takes for silence
 GONE_S = 10.0  # s of silence after which a bridge is given up
 
 
@@ -42,7 +42,7 @@ class Policyd:
             if time.monotonic() - greeted >= PING_S:
                 self.link.send(self.greeting)
                 greeted = time.monotonic()
-            if (got := self.link.receive_raw(PING_S)) is None or got[1] != self.link.peer:
+            if (got := self.link.receive_raw(PING_S)) is None:
                 continue
             heard = time.monotonic()
             asks = []
@@ -52,9 +52,9 @@ class Policyd:
                     return True
                 if message and message.kind == wire.HELLO:
                     wire.check_hello(self.spec, message, "The bridge")
-                    if self.greeted:
+                    if self.greeted and not message.flags & REFUSED:
                         self.greeted()
-                    self.greeted = None
+                        self.greeted = None
                 elif ask := messages.ask_of(self.spec, message):
                     asks.append(ask)
             if asks:

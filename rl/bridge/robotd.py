@@ -8,6 +8,7 @@ import hashlib
 import signal
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -60,6 +61,7 @@ class Tally:
     why: int = 0  # Reason of the last
     late: float = 0.0  # s, the latest tick
     missed: int = 0  # ticks that were left out
+    ignored: Counter[str] = field(default_factory=Counter)  # frames, by what they were
 
     def count(self, told: Told, late: float, took: float, asked: bool) -> None:
         self.late = max(self.late, late)
@@ -182,6 +184,7 @@ def main(args: Args) -> None:
     if robotd.feed and not robotd.feed.close():
         print(f"error: {args.log} is not whole.", file=sys.stderr)
     robotd.tally.missed = robotd.clock.missed
+    robotd.tally.ignored = robotd.core.ears.counts + desk.turned_away()
     tell(robotd.tally, end, granted)
     if robotd.core.refused and not robotd.tally.asked:
         print(f"refused  {robotd.core.refused}", flush=True)
@@ -215,6 +218,9 @@ def tell(tally: Tally, end: str, granted: list[str]) -> None:
         had = ", ".join(granted) or "no priority"
         print(f"missed   {tally.missed} ticks of the wire, {tally.late * 1e3:.0f} ms late at most "
               f"(with {had})")  # fmt: skip
+    if ignored := tally.ignored.total():
+        each = ", ".join(f"{n} {what}" for what, n in tally.ignored.items())
+        print(f"ignored  {ignored} frames: {each}")
     sys.stdout.flush()
 
 
