@@ -71,10 +71,9 @@ def test_a_flood_of_strangers_loses_nothing_of_who_was_let_in(
     assert asked(desk) < 1.0
     heard = desk.collect()
     assert heard == [("policy", plan(7))]
-    for _ in range(1000):
-        desk.collect()
+    for _ in range(3):
+        assert desk.collect() == []
     assert desk.turned_away().total() == 3000
-    assert desk.turned_away()["that nobody could read in time"] > 0
 
 
 def test_a_strangers_goodbye_ends_nothing(desk: Desk, links: list[Link]) -> None:

@@ -23,6 +23,7 @@ GONE_S = 10.0  # of a watcher
 GLANCE_S = 0.05  # between two looks at the door, while somebody is waited for
 MOST_WATCHERS = 16
 STRANGERS = 8  # datagrams that are read at the door at once
+MOST_UNREAD = 10_000  # that are counted at the end: a flood may go on
 WHO = {"policy": "Another policy drives this robot", "operator": "Somebody else drives this robot"}
 
 
@@ -92,8 +93,9 @@ class Desk:
             link.send(message)
 
     def turned_away(self) -> Counter[str]:
-        """Datagrams that came to the door in vain, by whose or how."""
-        return self.ignored + Counter({"that nobody could read in time": overflowed(self.door)})
+        """Datagrams that came in vain, by whose or how; at the end, as it reads all there are."""
+        unread = sum(map(unheard, (self.door, *self.watchers.values())))
+        return self.ignored + Counter({"that came too fast to be read": unread})
 
     def _put(
         self, who: str, datagram: bytes, kind: int, seq: int, budget: float, waits: bool
@@ -195,8 +197,10 @@ class Desk:
             return None
 
 
-def overflowed(link: Link) -> int:
-    """Datagrams that the kernel threw away as its buffer was full; 0 where it does not say."""
-    table, node = Path("/proc/net/udp"), os.fstat(link.socket.fileno()).st_ino
+def unheard(link: Link) -> int:
+    """Datagrams of `link` that were not read, and those that the kernel threw away meanwhile, as
+    its buffer was full; of these 0 where it does not say."""
+    unread, table = len(link.drain(MOST_UNREAD)), Path("/proc/net/udp")
+    node = str(os.fstat(link.socket.fileno()).st_ino)
     rows = [line.split() for line in table.read_text().splitlines()] if table.exists() else []
-    return sum(int(row[-1]) for row in rows if row[9] == str(node))
+    return unread + sum(int(row[-1]) for row in rows if row[9] == node)
