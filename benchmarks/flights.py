@@ -17,6 +17,7 @@ from rl.bridge.limits import Limits
 from rl.bridge.pilot import Pilot
 from rl.bridge.simulator import Robot
 from rl.bridge.wire import Link
+from rl.spec import Spec
 
 ENDS_S = 60.0  # s for a process to come, or to end
 
@@ -82,8 +83,9 @@ def starts(found: Artefact, rate: float, count: int, file: Path) -> Path:
     return file
 
 
-def header(found: Artefact, rate: float, expect: Sequence[Any] = (), **more: Any) -> dict[str, Any]:
+def header(
+    spec: Spec, rate: float, expect: Sequence[Any] = (), limits: Limits = Limits(), **more: Any
+) -> dict[str, Any]:
     """What a referee is told of a truth file."""
-    spec = asdict(found.spec) | {"hash": found.spec.hash.hex()}
-    told = {"spec": spec, "limits": asdict(Limits()), "rate": rate, "released": []}
-    return told | {"expect": [*expect]} | more
+    told = {"spec": asdict(spec) | {"hash": spec.hash.hex()}, "limits": asdict(limits)}
+    return told | {"rate": rate, "released": [], "expect": [*expect]} | more
