@@ -38,6 +38,13 @@ def test_an_arm_is_driven_to_its_limits_and_not_beyond(arm: Spec, ticks: int) ->
     assert verdict.limits["speed"] > 0.99
 
 
+def test_an_arm_that_is_not_heard_of_does_not_move(arm: Spec) -> None:
+    """Though it was thrown where its target is not: found in these ticks."""
+    rng, walk = np.random.default_rng(4), adversaries.WISHES["bang-bang"]
+    verdict, _ = adversaries.lived(arm, 1, walk, rng, 1_500, "mute")
+    assert verdict.violations == {}, verdict.first
+
+
 def test_the_search_goes_to_the_limits(arm: Spec) -> None:
     verdicts = adversaries.searched(arm, 1, np.random.default_rng(0), 6)
     assert not any(verdict.violations for verdict in verdicts)
