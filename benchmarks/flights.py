@@ -1,5 +1,6 @@
 """A flight in lock step: a simulated robot, its bridge and its policy, each a process."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -72,8 +73,9 @@ def begun(words: Sequence[Any], says: Path) -> subprocess.Popen[bytes]:
     """A module with its flags, and a file of all it says."""
     with says.open("wb") as out:
         return subprocess.Popen(
-            [sys.executable, "-m", *map(str, words)], stdout=out, stderr=subprocess.STDOUT
-        )
+            [sys.executable, "-m", *map(str, words)], stdout=out, stderr=subprocess.STDOUT,
+            env=os.environ | {"JAX_LOG_COMPILES": "1"},
+        )  # fmt: skip
 
 
 def starts(found: Artefact, rate: float, count: int, file: Path) -> Path:

@@ -3,6 +3,7 @@
 It comes to a bridge when it is compiled and warm, and not before.
 """
 
+import gc
 import signal
 import sys
 import time
@@ -82,6 +83,8 @@ class Args:
 
 def main(args: Args) -> None:
     policy = artefact.deploy(artefact.read(args.artefact), args.runtime)
+    gc.collect()
+    gc.freeze()  # to look through all that JAX has made would hold it up for several periods
     link = Link(("0.0.0.0", 0), wire.address(args.desk))
     running = f"running  {policy.spec.name} with {args.runtime}"
     if not Policyd(policy, link, lambda: print(running, flush=True)).live():
