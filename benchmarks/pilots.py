@@ -81,8 +81,9 @@ class Pilots:
 
     def went(self) -> float | None:
         """When it did, in s, if it just has; nan if it was not to."""
+        assert self.drives.stdout
         ready, _, _ = select.select([self.drives.stdout], [], [], 0)
-        line = ready[0].readline() if ready else ""
+        line = self.drives.stdout.readline() if ready else ""
         return float(line) if line else None
 
     def another(self, moments: list[Moment]) -> None:
