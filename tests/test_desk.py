@@ -8,6 +8,7 @@ import pytest
 
 from rl.bridge import desk as module
 from rl.bridge import messages, wire
+from rl.bridge.clock import LockStep
 from rl.bridge.desk import PILOT, POLICY, REFUSED, WATCHER, Desk
 from rl.bridge.messages import Plan
 from rl.bridge.wire import Link
@@ -152,3 +153,25 @@ def test_another_robots_greeting_is_answered_and_let_in_nowhere(
     desk.collect()
     assert answer(other).hash == go2().hash
     assert (desk.links, desk.watchers) == ({}, {})
+
+
+def test_a_strangers_token_or_goodbye_moves_no_clock(links: list[Link]) -> None:
+    """A bridge's clock in lock step hears its robot alone."""
+    links.append(robot := Link((HOME, 0)))
+    clock = LockStep(go2(), robot.socket.getsockname(), 0.3)
+    links.append(clock.link)
+    got = robot.receive(1.0)
+    assert got is not None
+    links.append(stranger := Link(("127.0.0.9", 0)))
+    for kind in (wire.TOKEN, wire.BYE):
+        stranger.answer(bye()._replace(kind=kind, seq=3), (HOME, got[1][1]))
+    assert clock.wait() is None
+    robot.answer(bye()._replace(kind=wire.TOKEN, seq=4), got[1])
+    assert clock.wait().number == 4
+
+
+def test_a_port_that_is_taken_is_refused_though_links_are_beside_it(links: list[Link]) -> None:
+    links.append(door := Link((HOME, 0)))
+    links.append(door.beside((HOME, 9)))
+    with pytest.raises(ValueError, match="Cannot listen on"):
+        Link(door.socket.getsockname())

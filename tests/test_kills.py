@@ -18,7 +18,8 @@ def test_a_robot_whose_policy_or_pilot_goes_at_any_moment_is_held_in_time(
     (row,) = map(json.loads, args.results.read_text().splitlines())
     assert row["what"] == "bridge/kills" + "-pilot" * (who == "pilot")
     assert row["violations"] == {}
-    assert (row["ticks"], row["skipped"], row["returned"]) == (6 * 1000, 0, 0)
+    assert (row["skipped"], row["returned"]) == (0, 0)
+    assert 4_000 < row["ticks"] <= 6_000  # a robot that fell ends its episode
     assert least < row["held_ms"]["p50"] <= row["held_ms"]["max"] <= 1e3 * args.limit
 
 
