@@ -30,8 +30,7 @@ def links() -> Iterator[list[Link]]:
 def desk(links: list[Link]) -> Iterator[Desk]:
     made = Desk(go2(), (HOME, 0), (1.0, 1.0))
     yield made
-    for link in (made.door, *made.links.values(), *made.watchers.values()):
-        link.close()
+    made.close()
 
 
 def come(desk: Desk, links: list[Link], flags: int, host: str = HOME) -> Link:

@@ -77,7 +77,7 @@ def lived(ticks: int, each: int) -> list[bytes]:
     rig.core.hear = heard
     before, told = rig.core.ears.counts.total(), []
     for _ in range(200):
-        angles = body(REST + rng.normal(0, 0.1, 12))
+        angles = body(REST + rng.normal(0, 0.01, 12))
         told.append(rig.tick(angles, REST + rng.normal(0, 1, 12)).datagram)
     assert rig.core.ears.counts.total() - before == each * sum(map(len, old.values()))
     assert rig.core.state == states.ARMED

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from rl.bridge import messages, states, wire
-from rl.bridge.messages import Ask, Operator, Plan, Status
+from rl.bridge.messages import Ask, Loop, Operator, Plan, Status
 from tests.test_wire import SENSORS, SPEC
 
 floats = st.floats(width=32)
@@ -64,7 +64,8 @@ def test_a_word_arrives_as_it_was(sent: Operator) -> None:
 
 statuses = st.builds(
     Status, ticks, st.floats(0, 1e9), st.sampled_from(states.STATES), st.integers(0, 2**15 - 1),
-    st.integers(0, 2**15 - 1), st.integers(0, 2**24 - 1), four, pairs, st.booleans(),
+    st.integers(0, 2**15 - 1), st.integers(0, 2**24 - 1), four, pairs, st.booleans(), ones,
+    st.builds(Loop, *[floats] * len(Loop._fields)),
 )  # fmt: skip
 
 

@@ -54,11 +54,12 @@ class Core:
         self.state, self.why, self.mask = states.DISCONNECTED, Reason(0), Reason(0)
         self.now = self.late = 0.0
         self.forget = False  # the policy is to forget what was
+        self.clears = False  # an operator said so in this tick
         self.refused = ""  # the last that could not be done, and why
 
     def begin(self, now: float, late: float) -> None:
         """A tick, at a time in s, so many s after it should have begun."""
-        self.now, self.late = now, late
+        self.now, self.late, self.clears = now, late, False
         self.ears.begin(now)
 
     def hear(self, source: str, datagram: bytes) -> None:
@@ -111,6 +112,7 @@ class Core:
 
     def _ask(self, event: str) -> None:
         """An operator's word; what cannot be done is refused with the reason."""
+        self.clears |= event == states.CLEAR
         try:
             after = states.after(self.state, event)
         except states.Illegal as error:
@@ -139,6 +141,7 @@ class Core:
 
     def _begin_episode(self) -> None:
         self.ears.reset, self.forget = False, True
+        self.ears.bad["policy"] = 0
         self.state, self.why = states.ARMED, Reason(0)
         self.limiter.begin(self._joints()[0])
         self.checks.reset()
@@ -170,14 +173,14 @@ class Core:
             return self.ears.reset or not self.wishes.phase
         return self.ears.reset or tick % self.setup.ticks == 0
 
-    def status(self, tick: int) -> messages.Status:
+    def status(self, tick: int, loop: messages.Loop = messages.Loop()) -> messages.Status:
         """What operators are told."""
         robot, operator = self.ears.robot, self.ears.operator
         blank = {s.name: np.zeros(s.size) for s in self.setup.spec.sensors}
         return messages.Status(
             tick, robot.time if robot else self.now, self.state, int(self.why), int(self.mask),
             operator.number if operator else 0, robot.readings if robot else blank,
-            self.limiter.targets, self.waits,
+            self.limiter.targets, self.waits, self.asked, loop._replace(loss=self.checks.loss),
         )  # fmt: skip
 
     def _seen(self) -> Seen:
@@ -203,7 +206,9 @@ class Core:
 
     def _damped(self) -> Command:
         off, damping = np.zeros(len(self.limiter.rest)), self.setup.limits.damping
-        return Command(self._seq, self.limiter.targets, off, off + damping, True, self.asked)
+        return Command(
+            self._seq, self.limiter.targets, off, off + damping, True, self.asked, self.clears
+        )
 
     def _command(self, limited: Limited) -> Command:
         self.mask |= limited.mask

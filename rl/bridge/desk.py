@@ -37,7 +37,7 @@ class Desk:
         """`patience`: s of wall time to wait for policy and pilot while a simulated robot's stands
         still; who did not answer is not waited for again until it speaks."""
         self.spec, self.door = spec, Link(bind)
-        self.greeting = wire.hello(spec)
+        self.greeting = wire.hello(spec)  # once: it is too long to be written in a tick
         self.patience: dict[str, float] = dict(zip(WHO, patience, strict=True))
         self.links: dict[str, Link] = {}  # of policy and operator
         self.watchers: dict[Any, Link] = {}  # by address
@@ -91,6 +91,10 @@ class Desk:
         message = Message(wire.BYE, wire.LOST * lost, self.spec.hash, 0, 0.0, np.zeros(0, "<f4"))
         for link in (*self.links.values(), *self.watchers.values()):
             link.send(message)
+
+    def close(self) -> None:
+        for link in (self.door, *self.links.values(), *self.watchers.values()):
+            link.close()
 
     def turned_away(self) -> Counter[str]:
         """Datagrams that came in vain, by whose or how; at the end, as it reads all there are."""

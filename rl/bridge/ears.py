@@ -17,7 +17,9 @@ MOST_LOST = 100  # states in a row that are counted
 
 
 class Codec(Protocol):
-    """How a robot speaks: pure functions to and from bytes."""
+    """How a robot speaks: to and from bytes, by these and those before, and nothing else."""
+
+    name: str  # as logs of flights have it
 
     def state(self, datagram: bytes) -> State | None: ...
     def command(self, command: Command) -> bytes: ...

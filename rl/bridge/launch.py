@@ -6,17 +6,32 @@ import sys
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from threading import Thread
+from typing import Annotated, Any, Literal
 
 import tyro
+from tyro.constructors import PrimitiveConstructorSpec
 
 from rl import artefact
-from rl.bridge import commands, wire
+from rl.bridge import commands, robots, wire
+from rl.bridge.board import PORT
 from rl.bridge.limits import Limits
 from rl.bridge.pilot import Pilot, Script
 from rl.bridge.wire import Link
 from rl.spec import Spec
 
+
+def _port(words: list[str]) -> int:
+    """Of --page, which may say none."""
+    port = int(words[0]) if words else PORT
+    if len(words) > 1 or not 0 < port < 65536:
+        raise ValueError("it takes one port, from 1 to 65535")
+    return port
+
+
+Port = Annotated[int, PrimitiveConstructorSpec(
+    "*", "[PORT]", _port, lambda x: isinstance(x, int), lambda x: [str(x)] if x else ["none"]
+)]  # fmt: skip
 ENDS_S = 5.0  # s for a process to end
 SIMULATED = "sim"  # what the name of a robot begins with that is to be simulated
 
@@ -26,7 +41,8 @@ class Run:
     """Run a policy: what the robot measures comes in, what its motors are to do goes out."""
 
     artefact: tyro.conf.Positional[Path]  # or the directory of a run that has one
-    robot: str = "127.0.0.1:9870"  # host:port; or sim-go2, sim: one that is simulated for it
+    robot: str = "127.0.0.1:9870"  # host:port; go2:eth0; franka:HOST; sim-go2, sim: simulated
+    sensors: str = ""  # host:port where a program says what a Franka does not measure
     command: tuple[float, ...] = ()  # what is asked of it, all the time
     script: Path | None = None  # or a CSV file of times, s, and commands
     keys: bool = False  # or a keyboard's; that of who starts a simulated robot, and says neither
@@ -34,6 +50,7 @@ class Run:
     runtime: Literal["jax", "numpy"] = "jax"
     limits: Limits = Limits()
     log: Path | None = None  # an .mcap file of all that is heard and told
+    page: Port = 0  # of a web page on this machine that shows it, and can stop it: 9880 or another
 
 
 def run(args: Run) -> int:
@@ -49,24 +66,27 @@ def run(args: Run) -> int:
         raise ValueError(f"--log {args.log} is there already: name another.")
     if not 0 < args.seconds < float("inf"):
         raise ValueError(f"--seconds is {args.seconds:g}; it takes a time above 0 s.")
-    robot, desk = _simulated(args, spec), wire.free_address()
+    (robot, alone), desk = _which(args, spec), wire.free_address()
     flags = [f"--limits.{x.name.replace('_', '-')}={getattr(args.limits, x.name)}"
              for x in fields(args.limits)]  # fmt: skip
     flags += [f"--log={args.log}"] if args.log else []
     pilot, begun = Pilot(spec, Link(("127.0.0.1", 0), wire.address(desk))), []
-    keys = args.keys or (
-        bool(robot) and not args.script and not args.command and sys.stdin.isatty()
-    )
+    unsaid, page = alone and not args.script and not args.command, None
+    keys = args.keys or (unsaid and sys.stdin.isatty())
+    if unsaid and not robot and not keys:
+        raise ValueError(f"{args.robot} moves if it is told to: --keys, --command or --script.")
     try:
         flags = [f"--robot={robot or args.robot}", f"--desk={desk}", *flags]
+        flags += [f"--sensors={args.sensors}"] if args.sensors else []
         begun.append(bridge := _start("robotd", path, *flags))
+        page = _page(path, desk, args.page, bridge) if args.page else None
         begun.append(_start("policyd", path, f"--desk={desk}", f"--runtime={args.runtime}"))
         if robot:
             begun.append(_start(
                 "__main__", "sim", path, f"--address={robot}", "--pace=real", "--no-episodes",
                 "--wait=120"))  # fmt: skip
         _meet(pilot, begun)
-        with _source(spec, asked, args, keys, bool(robot)) as source:
+        with _source(spec, asked, args, keys, alone) as source:
             try:
                 pilot.live(source)
             except KeyboardInterrupt:
@@ -78,7 +98,9 @@ def run(args: Run) -> int:
     except subprocess.TimeoutExpired:
         return 1
     finally:
-        _end(pilot, begun)
+        if page:
+            page.terminate()
+        _end(pilot, [*begun, page] if page else begun)
 
 
 def found(path: Path) -> Path:
@@ -94,15 +116,15 @@ def found(path: Path) -> Path:
     return inside[0]
 
 
-def _simulated(args: Run, spec: Spec) -> str:
-    """The address of a robot that is to be simulated, "" if it is not."""
+def _which(args: Run, spec: Spec) -> tuple[str, bool]:
+    """The address of a robot that is to be simulated, "" if it is not; and whether it lies there
+    until it is told to stand."""
     if not args.robot.startswith(SIMULATED):
-        wire.address(args.robot)
-        return ""
+        return "", robots.check(spec, args.robot, args.sensors)
     kind = args.robot.removeprefix(SIMULATED).removeprefix("-")
     if not spec.name.startswith(kind):
         raise ValueError(f"--robot {args.robot}: this policy is one for {spec.name}.")
-    return wire.free_address()
+    return wire.free_address(), True
 
 
 def _source(spec: Spec, asked: commands.Operator, args: Run, keys: bool, alone: bool) -> Any:
@@ -116,6 +138,18 @@ def _source(spec: Spec, asked: commands.Operator, args: Run, keys: bool, alone: 
 def _start(name: str, *words: object) -> subprocess.Popen[bytes]:
     module = "rl.bridge" if name == "__main__" else f"rl.bridge.{name}"
     return subprocess.Popen([sys.executable, "-m", module, *map(str, words)])
+
+
+def _page(path: Path, desk: str, port: int, bridge: subprocess.Popen[bytes]) -> Any:
+    """The process of a page, without which a robot goes on."""
+    page = _start("paged", path, f"--desk={desk}", f"--port={port}")
+
+    def mind() -> None:
+        if page.wait() and bridge.poll() is None:
+            print("page     has ended; the robot goes on", flush=True)
+
+    Thread(target=mind, daemon=True).start()
+    return page
 
 
 def _meet(pilot: Pilot, processes: list[subprocess.Popen[bytes]]) -> None:

@@ -19,6 +19,7 @@ from rl import artefact
 from rl.artefact import Deployed
 from rl.bridge import messages, wire
 from rl.bridge.desk import POLICY, REFUSED
+from rl.bridge.greeting import check_hello
 from rl.bridge.messages import Ask, Plan
 from rl.bridge.wire import Link
 
@@ -52,7 +53,7 @@ class Policyd:
                 if message and message.kind == wire.BYE:
                     return True
                 if message and message.kind == wire.HELLO:
-                    wire.check_hello(self.spec, message, "The bridge")
+                    check_hello(self.spec, message, "The bridge")
                     if self.greeted and not message.flags & REFUSED:
                         self.greeted()
                         self.greeted = None

@@ -11,22 +11,21 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import tyro
 
 from rl import artefact
-from rl.bridge import states, wire
+from rl.bridge import robots, states, wire
 from rl.bridge.checks import Reason, said
 from rl.bridge.clock import Clock, LockStep, Real, steady
 from rl.bridge.core import Core, Setup, Told
 from rl.bridge.desk import Desk
-from rl.bridge.drivers.udp import Udp
-from rl.bridge.ears import Codec
 from rl.bridge.flight import About, Row
 from rl.bridge.limits import Limits
+from rl.bridge.messages import Loop
 from rl.bridge.recorder import Feed
+from rl.bridge.robots import Driver
 from rl.spec import Spec
 
 GATHER_S = 120.0  # s for a policy and a pilot to come
@@ -36,19 +35,6 @@ LOST_S = 2.0  # s of silence after which a simulated robot is given up
 RELAX_S = 0.2  # s that motors are told to be damped at the end
 SHARE = 0.4  # of a tick of the wire, for which it waits for the policy
 CUT = Reason.POSITION | Reason.PACE | Reason.TORQUE
-
-
-class Driver(Protocol):
-    """The wire to a robot."""
-
-    gone: str  # how it said goodbye, if it did
-
-    @property
-    def codec(self) -> Codec: ...
-
-    def receive(self) -> list[bytes]: ...
-    def send(self, datagram: bytes) -> None: ...
-    def close(self) -> None: ...
 
 
 @dataclass
@@ -62,10 +48,14 @@ class Tally:
     late: float = 0.0  # s, the latest tick
     missed: int = 0  # ticks that were left out
     ignored: Counter[str] = field(default_factory=Counter)  # frames, by what they were
+    loop: Loop = Loop()  # since operators were told
 
     def count(self, told: Told, late: float, took: float, asked: bool) -> None:
         self.late = max(self.late, late)
+        self.loop = self.loop._replace(late=max(self.loop.late, late))
         if asked:
+            silent = self.loop.unanswered + (took != took)
+            self.loop = self.loop._replace(took=took, unanswered=silent)
             self.asked += 1
             self.took.append(took)
             if cut := told.mask & CUT:
@@ -131,7 +121,9 @@ class Robotd:
         if self.leaving:
             self._hear("bridge", b"")
         if core.tells(number):
-            desk.tell(core.status(number))
+            loop = self.tally.loop._replace(missed=self.clock.missed)
+            desk.tell(core.status(number, loop))
+            self.tally.loop = Loop(unanswered=loop.unanswered)
         self._hear_all()
         if question := core.sense():
             took = desk.ask(question, core.waits, core.wishes.period, SHARE * core.dt)
@@ -160,7 +152,8 @@ class Args:
     """Stand between a robot and whoever wants to move it."""
 
     artefact: tyro.conf.Positional[Path]
-    robot: str = "127.0.0.1:9870"
+    robot: str = "127.0.0.1:9870"  # of rl/bridge/robots.py
+    sensors: str = ""  # where a program says what the robot does not measure
     desk: str = "127.0.0.1:9871"  # where a policy and operators come to
     policy_patience: float = 10.0  # s to wait for it in lock step
     pilot_patience: float = 10.0  # and for who drives it
@@ -177,8 +170,11 @@ def main(args: Args) -> None:
         for sent in (signal.SIGTERM, signal.SIGINT):
             signal.signal(sent, lambda *_: setattr(robotd, "ended", True))
         granted = steady()  # after what it starts, which would be as urgent as itself
-        robotd.first_word()
-        end = robotd.live()
+        try:
+            robotd.first_word()
+            end = robotd.live()
+        finally:
+            robotd.driver.close()
     finally:
         desk.bye(end == "lost")
     if robotd.feed and not robotd.feed.close():
@@ -194,14 +190,15 @@ def main(args: Args) -> None:
 
 def begun(args: Args, spec: Spec, desk: Desk) -> Robotd:
     """A bridge to the robot, which has been met."""
-    driver = Udp(spec, robot := wire.address(args.robot))
+    driver = robots.driver(spec, args.robot, args.sensors)
     driver.meet()
     ticks = max(round(driver.rate * spec.control_dt), 1)
     setup = Setup(spec, args.limits, ticks, episodes=driver.episodes)
     digest = hashlib.sha256(args.artefact.read_bytes()).hexdigest()
-    feed = Feed(args.log, About(setup, "udp", digest, time.time())) if args.log else None
+    about = About(setup, driver.codec.name, digest, time.time())
+    feed = Feed(args.log, about) if args.log else None
     real = Real(spec.control_dt / ticks)
-    clock = LockStep(spec, robot, ROBOT_S) if driver.waits else real
+    clock = LockStep(spec, wire.address(args.robot), ROBOT_S) if driver.waits else real
     return Robotd(Core(setup, driver.codec), clock, driver, desk, feed)
 
 

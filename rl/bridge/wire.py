@@ -46,7 +46,11 @@ def encode(message: Message) -> bytes:
     head = HEAD.pack(MAGIC, VERSION, message.kind, message.flags, message.hash, message.seq,
                      message.time)  # fmt: skip
     body = message.text.encode() if message.kind == HELLO else message.numbers.tobytes()
-    return head + body + struct.pack("<I", zlib.crc32(head + body))
+    return head + body + checksum(head + body)
+
+
+def checksum(body: bytes) -> bytes:
+    return struct.pack("<I", zlib.crc32(body))
 
 
 def decode(datagram: bytes) -> Message | None:
@@ -88,6 +92,7 @@ class Command(NamedTuple):
     kd: np.ndarray
     damp: bool
     asked: np.ndarray  # [C] the operator's command, for the log
+    clear: bool = False  # an operator said so: a robot that keeps errors forgets them
 
 
 def state_message(spec: Spec, state: State) -> Message:
@@ -135,35 +140,6 @@ def command_of(spec: Spec, message: Message) -> Command | None:
 def hello(spec: Spec) -> Message:
     """Who we are: the names behind the hash, so that a mismatch can be told in words."""
     return Message(HELLO, 0, spec.hash, 0, 0.0, np.zeros(0, "<f4"), json.dumps(asdict(spec)))
-
-
-def check_hello(spec: Spec, message: Message, whose: str) -> None:
-    """Raise ValueError naming the first difference between our spec and that of a hello."""
-    if message.hash == spec.hash:
-        return
-    try:
-        theirs = json.loads(message.text)
-        sensors = [str(x["name"]) for x in theirs["sensors"]]
-        actuators = [str(x["name"]) for x in theirs["actuators"]]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise ValueError(f"{whose} sent a hello that cannot be read.") from None
-    if theirs.get("name") != spec.name:
-        raise ValueError(f"{whose} is named {theirs.get('name')}, and not {spec.name}.")
-    spec.require(sensors, actuators, whose)
-    ours = json.loads(json.dumps(asdict(spec)))
-    what = next((name for name in ours if theirs.get(name) != ours[name]), "version")
-    raise ValueError(f"{whose} is of another spec: {_difference(what, theirs, ours)}.")
-
-
-def _difference(what: str, theirs: dict[str, Any], ours: dict[str, Any]) -> str:
-    """Where the field `what` of two specs is not the same."""
-    other, mine = theirs.get(what), ours.get(what)
-    if isinstance(mine, list) and isinstance(other, list):
-        for x, y in zip(other, mine, strict=False):
-            if isinstance(x, dict) and (k := next((k for k in y if x.get(k) != y[k]), "")):
-                return f"of its {what} the {k} of {y['name']} is {x.get(k)}, and not {y[k]}"
-        return f"it has {len(other)} of its {what}, and not {len(mine)}"
-    return f"its {what} is {other}, and not {mine}"
 
 
 class Link:
@@ -227,6 +203,10 @@ class Link:
         """What was sent and nobody has read; at most so much that a tick has time for."""
         found = iter(lambda: self.receive_raw(0.0), None)
         return [got[0] for got in itertools.islice(found, most)]
+
+    @property
+    def port(self) -> int:
+        return self.socket.getsockname()[1]
 
     def close(self) -> None:
         self.socket.close()
