@@ -33,7 +33,7 @@ class Deployed:
 
     def __init__(self, spec: Spec, call: Callable[..., Leaves], carry: Leaves) -> None:
         self.spec, self._call, self._first = spec, call, carry
-        self.carry = carry
+        self.carry, self._sensors = carry, _sorted(spec)
 
     def reset(self) -> None:
         """Forget all that was."""
@@ -41,16 +41,12 @@ class Deployed:
 
     def step(self, readings: Mapping[str, np.ndarray], command: np.ndarray) -> np.ndarray:
         """Targets [A] for readings by name, each [size], and a command [C]."""
-        flat = [self._of(readings, sensor) for sensor in self._sorted]
+        flat = [self._of(readings, sensor) for sensor in self._sensors]
         if np.shape(command) != (len(self.spec.command),):
             names = ", ".join(channel.name for channel in self.spec.command)
             raise ValueError(f"The command has shape {np.shape(command)}; it needs {names}.")
         targets, *self.carry = self._call(self.carry, flat, np.asarray(command, np.float32))
         return np.asarray(targets)
-
-    @property
-    def _sorted(self) -> list[Sensor]:
-        return sorted(self.spec.sensors, key=lambda sensor: sensor.name)
 
     def _of(self, readings: Mapping[str, np.ndarray], sensor: Sensor) -> np.ndarray:
         if sensor.name not in readings:
@@ -59,6 +55,11 @@ class Deployed:
         if value.shape != (sensor.size,):
             raise ValueError(f"{sensor.name} has shape {value.shape}; it needs ({sensor.size},).")
         return value
+
+
+def _sorted(spec: Spec) -> list[Sensor]:
+    """In the order in which a call takes its readings."""
+    return sorted(spec.sensors, key=lambda sensor: sensor.name)
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ def test_in_lock_step_targets_are_those_of_the_same_readings(path: Path, address
         for t in range(50):
             simulator.seq = t + 1
             state = wire.State(t + 1, 0.02 * t, robot.readings(), reset=t == 0, waits=True)
-            link.send(wire.state_message(found.spec, state))
+            simulator.link.send(wire.state_message(found.spec, state))
             command = simulator._answer(0.02 * t, time.monotonic() + 60)
             want = here.step(state.readings, np.array([0.3, 0, 0.1], np.float32))
             np.testing.assert_allclose(command.targets, want, atol=1e-6)
@@ -114,7 +114,8 @@ def test_in_lock_step_targets_are_those_of_the_same_readings(path: Path, address
         assert ended(run)[0] == 0
     finally:
         run.kill()
-        link.close()
+        for one in (link, simulator.link, simulator.clock):
+            one.close()
 
 
 def child(process: subprocess.Popen[str], name: str) -> psutil.Process:

@@ -127,6 +127,26 @@ def test_a_late_plan_begins_where_time_has_come_to() -> None:
     assert rig.core.ears.counts["policy: old"] == 2
 
 
+def test_an_answer_from_before_it_was_armed_again_is_none() -> None:
+    """However its network held it up: the same number is never asked twice."""
+    rig = Rig().armed()
+    old = []
+    for _ in range(3):
+        rig.tick(body(), REST)
+        old.append(rig.asked.period)
+    rig.tick(body(), REST, event=states.WAIT)
+    rig.tick(body(), event=states.ARM)
+    assert (rig.core.state, rig.asked.reset) == (ARMED, True)
+    assert rig.asked.period > max(old)
+    for first in old:
+        rig.policy(REST[None] + 0.5, first)
+    rig.tick(body())
+    assert rig.core.wishes.plan is None
+    assert rig.core.ears.counts["policy: old"] == 3
+    rig.tick(body(), REST)
+    assert rig.core.wishes.plan is not None
+
+
 @pytest.mark.parametrize("ticks", [1, FAST])
 def test_without_a_policy_it_is_held_and_a_walker_then_damped(ticks: int) -> None:
     """In 2.5 periods and 2 ticks; one that stands still is held for ever."""

@@ -169,6 +169,33 @@ def test_old_states_and_words_are_not_heard() -> None:
     assert rig.core.ears.counts["robot: old"] == 20
 
 
+def test_an_old_word_is_not_heard_however_long_nothing_was_said() -> None:
+    """Nobody's duplicate leads from a hold back to moving."""
+    rig, said = Rig().armed(), list[bytes]()
+    hear = rig.core.hear
+    rig.core.hear = lambda _, datagram: said.append(datagram)
+    rig.operator(states.ARM)
+    rig.core.hear = hear
+    hear("operator", said[0])
+    for _ in range(100):
+        rig.tick(body(), REST, operator=False)
+    assert rig.core.state == HOLD
+    hear("operator", said[0])
+    assert rig.tick(body(), REST, operator=False).state == HOLD
+    assert rig.core.ears.counts["operator: old"] == 1
+
+
+def test_an_old_beginning_of_an_episode_is_none() -> None:
+    rig = Rig(episodes=True)
+    rig.tick(body(), REST, reset=True)
+    for _ in range(3):
+        rig.tick(body(), REST)
+    assert rig.tick(body(), REST, event=states.STOP).state == FAULT
+    rig.robot(body(), seq=1, reset=True)
+    assert rig.tick(body(), REST).state == FAULT
+    assert rig.tick(body(), REST, reset=True).state == ARMED
+
+
 def test_a_joint_that_does_not_follow_is_seen() -> None:
     rig = Rig(Limits(tracking=0.3, tracking_s=0.2)).armed()
     stuck, wish, seen = REST.copy(), REST.copy(), []

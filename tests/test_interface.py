@@ -14,6 +14,7 @@ from experiments import cli, off_policy, play, prior, sac
 from rl import artefact, manifest, runs
 from rl.bridge import messages, states, wire
 from rl.bridge.desk import PILOT, POLICY, WATCHER
+from rl.bridge.greeting import check_hello
 from rl.data import npz
 from rl.saver import Saver
 from tests.fixtures.make import HERE, TASK
@@ -100,7 +101,7 @@ def test_datagrams_are_understood() -> None:
     spec = artefact.read(ARTEFACTS[-1]).spec
     sent = json.loads((HERE / f"wire-{wire.VERSION}.json").read_text())
     got = {name: wire.decode(bytes.fromhex(datagram)) for name, datagram in sent.items()}
-    wire.check_hello(spec, got["hello"], "The robot")
+    check_hello(spec, got["hello"], "The robot")
     state, command = wire.state_of(spec, got["state"]), wire.command_of(spec, got["command"])
     assert (state.seq, state.time, state.reset, state.waits) == (7, 0.14, True, True)
     assert {s.name: s.size for s in spec.sensors} == {n: len(x) for n, x in state.readings.items()}

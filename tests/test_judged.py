@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rl.bridge import checks, limiter, states
+from benchmarks import adversaries
+from benchmarks.adversaries import QUICK, WISHES
+from rl.bridge import checks, limiter
 from rl.bridge.limits import Limits
 from rl.bridge.referee import Verdict, judge
-from rl.bridge.states import ARM, ARMED, CLEAR, FAULT, HOLD, PASSIVE, READY, STAND
-from tests.rig import DT, Rig, body, of
+from rl.bridge.states import ARM, ARMED, FAULT, PASSIVE, READY, STAND
+from tests.rig import DT, Rig, body, go2, of
 
 REST, TICKS = of("rest"), 5  # of the wire, in a period
-QUICK = Limits(stand_s=0.3, blend_s=0.1)
 
 
 class Judged(Rig):
@@ -66,57 +67,11 @@ def ready(limits: Limits = QUICK) -> Judged:
     return rig
 
 
-class Robot:
-    """Joints that go where they are told, more or less; some robots jump, lie or turn over."""
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        self.rng, self.kind = rng, rng.choice(["good", "jumps", "lies", "topples", "mute"])
-        self.angles, self.lean = REST + rng.normal(0, 0.1, 12), 0.0
-
-    def told(self, targets: np.ndarray) -> Any:
-        rng, odd = self.rng, self.rng.random() < 0.01
-        speeds = np.clip((targets - self.angles) * rng.uniform(0, 20), -20, 20)
-        self.angles = self.angles + speeds * DT / TICKS
-        if self.kind == "jumps" and odd:
-            self.angles += rng.normal(0, 0.5, 12)
-        self.lean += 0.004 * (self.kind == "topples")
-        if self.kind == "mute" and rng.random() < 0.4:
-            return None
-        quat = 1.01 * np.array([np.cos(self.lean / 2), 0, np.sin(self.lean / 2), 0])
-        bad = np.where(np.arange(12) == 3, rng.choice([np.nan, np.inf, -np.inf]), self.angles)
-        lies = self.kind == "lies" and odd
-        return body(bad if lies else self.angles, speeds + rng.normal(0, 1, 12), quat)
-
-
-WISHES: dict[str, Callable[[np.random.Generator, np.ndarray], Any]] = {
-    "walk": lambda rng, at: at + rng.normal(0, 0.5, 12),
-    "bang-bang": lambda rng, at: np.where(rng.random(12) < 0.5, of("high"), of("low")),
-    "noise": lambda rng, at: rng.normal(0, 3, 12),
-    "huge": lambda rng, at: rng.choice([1e30, -3e38, 1e9], 12),
-    "no number": lambda rng, at: np.where(rng.random(12) < 0.5, np.nan, np.inf),
-    "misshapen": lambda rng, at: np.zeros(int(rng.integers(1, 30))),
-    "chunks": lambda rng, at: rng.normal(0, 1, (int(rng.integers(1, 9)), 12)),
-    "nothing": lambda rng, at: None,
-}
-
-
 @pytest.mark.parametrize("name", WISHES)
 def test_motors_hear_only_what_is_allowed(name: str) -> None:
     """In all ticks, of spells of fair and of other wishes, of many robots and rash operators."""
-    rng, rig = np.random.default_rng(sum(map(ord, name))), Judged()
-    robot, odd, seen = Robot(rng), False, set()
-    again = {PASSIVE: STAND, READY: ARM, HOLD: ARM, FAULT: CLEAR}
-    for _ in range(5_000):
-        odd = rng.random() < 0.5 if rng.random() < 0.05 else odd
-        at = rig.core.limiter.targets
-        wish = WISHES[name](rng, at) if odd else REST + rng.normal(0, 1, 12)
-        event = again.get(rig.core.state, "") if rng.random() < 0.3 else ""
-        event = str(rng.choice(states.ASKED)) if rng.random() < 0.002 else event
-        told = rig.tick(robot.told(at), wish, event=event, operator=rng.random() < 0.98)
-        seen.add(told.state)
-        if rng.random() < (0.02 if told.state == FAULT else 0.003):
-            robot = Robot(rng)
-    verdict = rig.verdict()
+    rng = np.random.default_rng(sum(map(ord, name)))
+    verdict, seen = adversaries.lived(go2(), TICKS, WISHES[name], rng, 5_000)
     assert verdict.violations == {}, verdict.first
     assert seen >= {PASSIVE, READY, ARMED, FAULT}
     assert verdict.limits["torque"] > 0.9 or name in ("no number", "misshapen", "nothing")

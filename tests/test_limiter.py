@@ -160,6 +160,16 @@ def test_a_joint_that_was_thrown_is_pulled_no_harder_than_its_motor_can() -> Non
     assert made.mask == Reason.TORQUE
 
 
+def test_no_target_goes_after_a_joint_of_which_nothing_is_heard() -> None:
+    """Far off where it was seen last: its gains give way, and it stays."""
+    limiter, thrown = Limiter(go2(), Limits(), 1), REST.copy()
+    thrown[0] += 4.0
+    for _ in range(5):
+        made = limiter.tick(REST, thrown, np.zeros(12), old=True)
+        np.testing.assert_array_equal(made.targets, REST)
+        assert made.kp[0] * 4.0 == pytest.approx(of("torque")[0])
+
+
 @pytest.mark.parametrize("share", [0.1, 0.5])
 def test_who_asks_for_less_is_heard(share: float) -> None:
     limiter = Limiter(go2(), Limits(speed=share, torque=share), 1)

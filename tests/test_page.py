@@ -17,7 +17,7 @@ from rl.bridge.board import Board
 from rl.bridge.checks import Reason
 from rl.bridge.messages import Loop, Status
 from rl.bridge.paged import Page
-from rl.bridge.robotd import Tally
+from rl.bridge.tally import Tally
 from tests.rig import Rig, body, go2, of
 
 FIXTURE = Path(__file__).parent / "fixtures" / f"artefact-{artefact.SCHEMA}.zip"

@@ -35,7 +35,7 @@ class Served:
 
     def __init__(self, port: int) -> None:
         self.desk = Desk(ARM, ("127.0.0.1", 0), (0.0, 0.0))
-        words = [FIXTURE, f"--desk=127.0.0.1:{self.desk.link.port}", f"--port={port}"]
+        words = [FIXTURE, f"--desk=127.0.0.1:{self.desk.door.port}", f"--port={port}"]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "rl.bridge.paged", *map(str, words)], cwd=ROOT, text=True,
             stdout=subprocess.PIPE, close_fds=False,
@@ -67,7 +67,7 @@ def served() -> Iterator[Served]:
     made.process.kill()
     made.process.wait()
     made.process.stdout.close()
-    made.desk.link.close()
+    made.desk.close()
 
 
 def until(served: Served, browser: Any, what: Any, said: Status) -> dict[str, Any]:
@@ -181,12 +181,12 @@ def test_who_only_knocks_takes_nothing(served: Served) -> None:
 
 def test_who_watches_hears_that_its_bridge_is_another_robots() -> None:
     desk = Desk(go2(), ("127.0.0.1", 0), (0.0, 0.0))
-    watcher = Watcher(Board(ARM), Link(("127.0.0.1", 0), ("127.0.0.1", desk.link.port)))
+    watcher = Watcher(Board(ARM), Link(("127.0.0.1", 0), ("127.0.0.1", desk.door.port)))
     watcher.mind()
     desk.collect()
     with pytest.raises(ValueError, match="The bridge is named go2, and not so101-reach"):
         watcher.mind()
-    desk.link.close()
+    desk.close()
     watcher.link.close()
 
 

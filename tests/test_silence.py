@@ -65,7 +65,8 @@ def test_a_robot_that_starved_says_so(
         self.starved, self.behind = 4, 1.25
         return "starved"
 
-    for name, fake in (("meet", lambda *_: None), ("bye", lambda *_, **__: None)):
+    for name, fake in (("meet", lambda *_: None), ("bye", lambda *_, **__: None),
+                       ("strangers", lambda *_: 12)):  # fmt: skip
         monkeypatch.setattr(Simulator, name, fake)
     monkeypatch.setattr(program, "Link", lambda *_: Link())
     monkeypatch.setattr(Simulator, "episode", starves)
@@ -74,5 +75,6 @@ def test_a_robot_that_starved_says_so(
     assert ended.value.code == STARVED
     said = "".join(capsys.readouterr())
     assert "starved  4 ticks" in said
+    assert "ignored  12 frames of strangers" in said
     assert "behind   1.2 s of the clock" in said
     assert "damped at the end, since no answer came" in said

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from rl.bridge import wire
+from rl.bridge.greeting import check_hello
 from rl.bridge.wire import BYE, COMMAND, HELLO, STATE, TOKEN, Command, Message, State
 from rl.spec import Actuator, Channel, Sensor, Spec, from_facts
 
@@ -188,7 +189,7 @@ def test_a_greeting_that_cannot_be_understood_is_refused_in_words(text: bytes) -
     )
     assert message is not None
     with pytest.raises(ValueError, match=GREETINGS[text]):
-        wire.check_hello(SPEC, message, "The robot")
+        check_hello(SPEC, message, "The robot")
 
 
 def test_a_greeting_that_is_no_text_is_not_heard() -> None:
@@ -200,7 +201,7 @@ def test_a_greeting_that_is_no_text_is_not_heard() -> None:
 def test_another_robots_greeting_names_the_difference(change: dict[str, Any]) -> None:
     message = wire.decode(wire.encode(wire.hello(replace(SPEC, **change))))
     assert message is not None
-    wire.check_hello(replace(SPEC, **change), message, "The robot")
+    check_hello(replace(SPEC, **change), message, "The robot")
     what = next(iter(change)).removesuffix("s")
     with pytest.raises(ValueError, match=rf"^The robot .*{what}"):
-        wire.check_hello(SPEC, message, "The robot")
+        check_hello(SPEC, message, "The robot")

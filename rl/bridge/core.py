@@ -105,7 +105,8 @@ class Core:
             command, stages = self._damped(), np.zeros(0)
         else:
             wished, stiff = self.wishes.at(self.now, self.limiter, self.ears.operator)
-            limited = self.limiter.tick(wished, angles, speeds, stiff)
+            old = bool(self.mask & Reason.STATE)
+            limited = self.limiter.tick(wished, angles, speeds, stiff, old)
             command, stages = self._command(limited), limited.stages
         return Told(self.codec.command(command), command, self.state, self.mask, stages)
 

@@ -65,7 +65,7 @@ class Ears:
         if state is None:
             return False
         begins, silent = state.reset and self.episodes, self.age("robot") > GONE_S
-        if self.robot and state.seq <= self.robot.seq and not (begins or silent):
+        if self.robot and state.seq <= self.robot.seq and not silent:
             return None
         if not np.isfinite(np.concatenate([*state.readings.values()])).all():
             self.bad["robot"] += 1
@@ -102,7 +102,7 @@ class Ears:
         word = messages.operator_of(self.spec, message)
         if word is None:
             return False
-        if self.operator and word.seq <= self.operator.seq and self.age("operator") <= GONE_S:
+        if self.operator and word.seq <= self.operator.seq:
             return None
         if not (np.isfinite(word.command).all() and np.isfinite(word.jog).all()):
             self.bad["operator"] += 1

@@ -33,6 +33,7 @@ class Tick(NamedTuple):
     kd: np.ndarray
     angles: Any
     speeds: Any
+    old: bool = False  # they were, some time ago: nobody knows where joints are
 
 
 class Limiter:
@@ -67,9 +68,12 @@ class Limiter:
         """By how much they moved in the last period [A]."""
         return self.told[-1] - self.told[-1 - self.ticks]
 
-    def tick(self, wished: np.ndarray, angles: Any, speeds: Any, stiff: float = 1.0) -> Limited:
-        """What is told for `wished` targets, with that share of the gains' stiffness."""
-        now = Tick(wished, stiff * self.motion.kp, self.motion.kd.copy(), angles, speeds)
+    def tick(
+        self, wished: np.ndarray, angles: Any, speeds: Any, stiff: float = 1.0, old: bool = False
+    ) -> Limited:
+        """What is told for `wished` targets, with that share of the gains' stiffness; whether
+        angles and speeds are too `old` to move for their sake."""
+        now = Tick(wished, stiff * self.motion.kp, self.motion.kd.copy(), angles, speeds, old)
         stages, mask = [], Reason(0)
         for stage, reason in STAGES.items():
             after = stage(self, now)
@@ -113,13 +117,14 @@ def _smooth(limiter: Limiter, wished: np.ndarray) -> np.ndarray:
 def torque(limiter: Limiter, now: Tick) -> Tick:
     """Not so far from where the joint is that its motor would pull harder than it may.
 
-    A motor is not overloaded to brake its target gently, but nor does that jump: where it cannot
-    come near enough, both gains are scaled.
+    A motor is not overloaded to brake its target gently, but nor does that jump, or go after a
+    joint that is not heard of: where it cannot come near enough, both gains are scaled.
     """
     if now.angles is None:
         return now
     most, kp = limiter.motion.torque, np.maximum(now.kp, 1e-9)
-    drag, (low, high) = now.kd * now.speeds, _reach(limiter, now.targets)
+    drag, still = now.kd * now.speeds, (now.targets, now.targets)
+    low, high = still if now.old else _reach(limiter, now.targets)
     near = np.clip(now.targets, now.angles + (drag - most) / kp, now.angles + (drag + most) / kp)
     near = np.clip(near, np.minimum(low, now.targets), np.maximum(high, now.targets))
     pull = np.abs(now.kp * (near - now.angles) - drag)

@@ -17,7 +17,7 @@ from rl.bridge.core import Setup
 from rl.bridge.ears import Codec, Ears
 from rl.bridge.flight import Row
 from rl.bridge.messages import Operator, Plan
-from rl.bridge.robotd import CUT
+from rl.bridge.tally import CUT
 from rl.bridge.wire import State
 from rl.spec import Spec
 

@@ -12,6 +12,7 @@ import numpy as np
 from rl.bridge import messages, states, wire
 from rl.bridge.checks import Reason, said
 from rl.bridge.desk import PILOT
+from rl.bridge.greeting import check_hello
 from rl.bridge.messages import Operator, Status
 from rl.bridge.refusals import NOTHING, RISING
 from rl.bridge.wire import REFUSED, Link
@@ -53,7 +54,7 @@ class Pilot:
             if (got := self.link.receive(0.2)) and got[0].kind == wire.HELLO:
                 if got[0].flags & REFUSED:
                     raise ValueError(got[0].text)
-                wire.check_hello(self.spec, got[0], "The bridge")
+                check_hello(self.spec, got[0], "The bridge")
                 return
         raise ValueError(f"No bridge answered within {patience:g} s.")
 

@@ -3,6 +3,7 @@
 It comes to a bridge when it is compiled and warm, and not before.
 """
 
+import gc
 import signal
 import sys
 import time
@@ -18,10 +19,11 @@ from rl import artefact
 from rl.artefact import Deployed, Golden
 from rl.bridge import messages, wire
 from rl.bridge.desk import POLICY
+from rl.bridge.greeting import check_hello
 from rl.bridge.messages import Ask, Plan
-from rl.bridge.wire import REFUSED, Link
+from rl.bridge.wire import OTHER, REFUSED, Link
 
-PING_S = 1.0  # between greetings while nothing is asked
+PING_S = 0.4  # between greetings: less than a bridge takes for silence
 GONE_S = 10.0  # s of silence after which a bridge is given up
 PACED = 20  # steps that are timed before it comes
 
@@ -46,7 +48,7 @@ class Policyd:
             if time.monotonic() - greeted >= PING_S:
                 self.link.send(self.greeting)
                 greeted = time.monotonic()
-            if (got := self.link.receive_raw(PING_S)) is None or got[1] != self.link.peer:
+            if (got := self.link.receive_raw(PING_S)) is None:
                 continue
             heard = time.monotonic()
             asks = []
@@ -55,20 +57,21 @@ class Policyd:
                 if message and message.kind == wire.BYE:
                     return True
                 if message and message.kind == wire.HELLO:
-                    self._check(message)
-                    if self.greeted:
-                        self.greeted()
-                    self.greeted = None
+                    self._answered(message)
                 elif ask := messages.ask_of(self.spec, message):
                     asks.append(ask)
             if asks:
                 self.answer(asks)
         return False
 
-    def _check(self, message: wire.Message) -> None:
-        wire.check_hello(self.spec, message, "The bridge")
-        if message.flags & REFUSED:
+    def _answered(self, message: wire.Message) -> None:
+        """A greeting: a place may be free later, another artefact's never is."""
+        check_hello(self.spec, message, "The bridge")
+        if message.flags & OTHER:
             raise ValueError(message.text)
+        if self.greeted and not message.flags & REFUSED:
+            self.greeted()
+            self.greeted = None
 
     def answer(self, asks: list[Ask]) -> None:
         """The newest question alone, but what was to be forgotten is."""
@@ -104,6 +107,8 @@ def main(args: Args) -> None:
     found = artefact.read(args.artefact)
     policy = artefact.deploy(found, args.runtime)
     tag, step_s = wire.tag(found.digest), pace(policy, found.golden)
+    gc.collect()
+    gc.freeze()  # to look through all that JAX has made would hold it up for several periods
     link = Link(("0.0.0.0", 0), wire.address(args.desk))
     running = f"running  {policy.spec.name} with {args.runtime}"
     greeted = lambda: print(running, flush=True)  # noqa: E731

@@ -3,6 +3,7 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import tyro
@@ -24,6 +25,7 @@ class Replay:
 
     log: tyro.conf.Positional[Path]  # of run --log
     artefact: Path | None = None  # whose policy must answer as it did, too
+    runtime: Literal["jax", "numpy"] = "jax"  # on which it did
 
 
 @dataclass
@@ -92,7 +94,8 @@ def _ask_again(
 
 def again(args: Replay) -> None:
     found = flight.read(args.log)
-    policy = artefact.deploy(artefact.read(args.artefact)) if args.artefact else None
+    path, runtime = args.artefact, args.runtime
+    policy = artefact.deploy(artefact.read(path), runtime) if path else None
     if policy and policy.spec != found.about.setup.spec:
         raise ValueError(f"{args.artefact} is not the policy of {args.log}.")
     told = replay(found, robots.codec(found.about), policy)

@@ -12,7 +12,7 @@ from rl.bridge.checks import said
 from rl.bridge.flight import Flight
 from rl.bridge.limiter import STAGES
 from rl.bridge.moments import Moment
-from rl.bridge.robotd import CUT
+from rl.bridge.tally import CUT
 from rl.spec import Spec
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from rl.bridge.checks import Reason, said
 from rl.bridge.flight import Flight
 from rl.bridge.limiter import STAGES
 from rl.bridge.moments import Listener, Moment
-from rl.bridge.robotd import CUT
 from rl.bridge.steps import Episode
+from rl.bridge.tally import CUT
 
 JOINTS = 3  # of those that a limit cut most
 

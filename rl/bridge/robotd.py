@@ -7,7 +7,7 @@ than a tick has time for.
 import signal
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +16,9 @@ import tyro
 from rl import artefact
 from rl.artefact import Artefact
 from rl.bridge import robots, states, wire
-from rl.bridge.checks import Reason, said
+from rl.bridge.checks import Reason
 from rl.bridge.clock import Clock, LockStep, Real, steady
-from rl.bridge.core import Core, Setup, Told
+from rl.bridge.core import Core, Setup
 from rl.bridge.desk import Desk
 from rl.bridge.flight import About, Row
 from rl.bridge.limits import Limits
@@ -27,6 +27,7 @@ from rl.bridge.messages import Loop
 from rl.bridge.recorder import Feed
 from rl.bridge.refusals import ticks_of
 from rl.bridge.robots import Driver
+from rl.bridge.tally import Tally, tell, verdict
 
 GATHER_S = 120.0  # s for a policy and a pilot to come
 ROBOT_S = 10.0  # s to wait for a simulated robot in lock step
@@ -34,32 +35,6 @@ ABANDONED_S = 10.0  # s of silence of who drives it
 LOST_S = 2.0  # s of silence after which a simulated robot is given up
 RELAX_S = 0.2  # s that motors are told to be damped at the end
 SHARE = 0.4  # of a tick of the wire, for which it waits for the policy
-CUT = Reason.POSITION | Reason.PACE | Reason.TORQUE
-
-
-@dataclass
-class Tally:
-    """What a run came to."""
-
-    asked: int = 0  # questions to the policy
-    took: list[float] = field(default_factory=list)  # s, of each that was answered at once
-    limited: int = 0  # periods in which a limit cut the policy's targets
-    why: int = 0  # Reason of the last
-    late: float = 0.0  # s, the latest tick
-    missed: int = 0  # ticks that were left out
-    loop: Loop = Loop()  # since operators were told
-
-    def count(self, told: Told, late: float, took: float, asked: bool) -> None:
-        self.late = max(self.late, late)
-        self.loop = self.loop._replace(late=max(self.loop.late, late))
-        if asked:
-            silent = self.loop.unanswered + (took != took)
-            self.loop = self.loop._replace(took=took, unanswered=silent)
-            self.asked += 1
-            self.took.append(took)
-            if cut := told.mask & CUT:
-                self.limited += 1
-                self.why = cut
 
 
 class Robotd:
@@ -71,6 +46,7 @@ class Robotd:
         self.core, self.clock, self.driver, self.desk = core, clock, driver, desk
         self.feed, self.tally, self.ended, self.leaving = feed, Tally(), False, False
         self.alone_s = ABANDONED_S
+        self.last: tuple[str, Reason] = self.core.state, self.core.why  # before it was relaxed
 
     def first_word(self) -> None:
         """Hear the pilot before the robot moves."""
@@ -80,6 +56,13 @@ class Robotd:
 
     def live(self) -> str:
         """Tick until the robot or the pilot says goodbye, or `ended` is set; how it ended."""
+        end = self._live()
+        self.last = self.core.state, self.core.why
+        if end == "stopped" and not self.core.waits:
+            self._relax()
+        return end
+
+    def _live(self) -> str:
         while not (self.ended or self.desk.left or self.abandoned):
             if (tick := self.clock.wait()) is None:
                 self.driver.receive()
@@ -90,8 +73,6 @@ class Robotd:
                 return self.driver.gone
             if self.core.setup.episodes and self._silent > LOST_S:
                 return "lost"
-        if not self.core.waits:
-            self._relax()
         return "stopped"
 
     @property
@@ -185,10 +166,11 @@ def main(args: Args) -> None:
     if robotd.feed and not robotd.feed.close():
         print(f"error: {args.log} is not whole.", file=sys.stderr)
     robotd.tally.missed = robotd.clock.missed
+    robotd.tally.ignored = robotd.core.ears.counts + desk.turned_away()
     tell(robotd.tally, end, granted)
     if robotd.core.refused and not robotd.tally.asked:
         print(f"refused  {robotd.core.refused}", flush=True)
-    for wrong in verdict(robotd.core, end):
+    for wrong in verdict(*robotd.last, end):
         sys.exit(f"error: {wrong}")
 
 
@@ -205,35 +187,6 @@ def begun(args: Args, found: Artefact, desk: Desk) -> Robotd:
     made = Robotd(Core(setup, driver.codec), clock, driver, desk, feed)
     made.alone_s = np.inf if args.stays else ABANDONED_S
     return made
-
-
-def tell(tally: Tally, end: str, granted: list[str]) -> None:
-    """What a run came to, in lines."""
-    took = [x for x in tally.took if x == x]
-    p50, p99 = np.percentile(took or [0.0], (50, 99)) * 1e3
-    print(f"{end:8} {tally.asked} ticks of {p50:.2f} ms (99%: {p99:.2f} ms)")
-    if late := len(tally.took) - len(took):
-        print(f"late     {late} ticks without an answer at once, which held the last targets")
-    if tally.limited:
-        print(f"limited  {tally.limited} ticks, at last for {said(tally.why)}")
-    if tally.missed:
-        had = ", ".join(granted) or "no priority"
-        print(f"missed   {tally.missed} ticks of the wire, {tally.late * 1e3:.0f} ms late at most "
-              f"(with {had})")  # fmt: skip
-    sys.stdout.flush()
-
-
-def verdict(core: Core, end: str) -> list[str]:
-    """What went wrong."""
-    if end == "lost":
-        return ["The robot fell silent."]
-    if end == "given up":
-        return ["The robot heard nothing of this bridge for too long, and was damped."]
-    if core.state == states.FAULT:
-        return [f"The robot was damped at the end: {said(core.why)}."]
-    if core.state == states.HOLD and core.why != Reason.ASKED:
-        return [f"The robot was held at the end: {said(core.why)}."]
-    return []
 
 
 if __name__ == "__main__":

@@ -67,6 +67,8 @@ def sim(args: Sim) -> None:
         print(f"starved  {simulator.starved} ticks, damped since no answer had come in time")
     if simulator.behind:
         print(f"behind   {simulator.behind:.1f} s of the clock: this machine stood still meanwhile")
+    if strangers := simulator.strangers():
+        print(f"ignored  {strangers} frames of strangers")
     if ends[-1] == "starved":
         print("error: The robot was damped at the end, since no answer came.", file=sys.stderr)
         sys.exit(STARVED)

@@ -7,13 +7,15 @@ kind do: most are damped.
 import json
 import time
 from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import TextIO
 
 import numpy as np
 
 from rl.bridge import wire
 from rl.bridge.channel import NETWORKS, Channel, Network
+from rl.bridge.desk import unheard
 from rl.bridge.faults import Fault, Ills, Spoiler
+from rl.bridge.greeting import check_hello
 from rl.bridge.simulator import DAMPING, Log, Robot
 from rl.bridge.wire import Command, Link, State
 
@@ -52,17 +54,21 @@ class Simulator:
     def __init__(
         self, robot: Robot, link: Link, realtime: bool, ticks: int, episodes: bool = True
     ) -> None:
-        """`ticks` of the wire are a step of the policy: in each it says how it is, and listens.
+        """Bridges come to `link`, and the one that was met is spoken with beside it.
+
+        `ticks` of the wire are a step of the policy: in each it says how it is, and listens.
 
         Episodes begin armed; without them it is as a robot that was switched on.
         """
-        self.robot, self.link, self.realtime, self.ticks = robot, link, realtime, ticks
+        self.robot, self.realtime, self.ticks = robot, realtime, ticks
+        self.door = self.link = link
         self.episodes = episodes
         self.truth: TextIO | None = None  # where a referee reads what went over the wire
         self.sent: list[bytes] = []  # in this tick, to the bridge
         self.got: list[bytes] = []  # and from it
         self.rate = ticks / robot.spec.control_dt
-        self.caller: Any = None  # who is told when time passes, in lock step
+        self.ignored = 0  # datagrams of strangers
+        self.clock: Link | None = None  # of a bridge that is told when time passes: in lock step
         self.silence: float | None = DAMPING  # of SILENCE
         self.through(NETWORKS["none"], NETWORKS["none"], 0)
         self.befall([], 0)
@@ -86,20 +92,21 @@ class Simulator:
         spec = self.robot.spec
         known = wire.WAITS * (not self.realtime) | wire.EPISODES * self.episodes
         hello = wire.hello(spec)._replace(flags=known, time=self.rate)
+        met: dict[bool, Link] = {}  # a bridge's wire, and its clock
         while time.monotonic() < until:
-            if (got := self.link.receive(0.1)) is None or got[0].kind != wire.HELLO:
+            if (got := self.door.receive(0.1)) is None or got[0].kind != wire.HELLO:
                 continue
             message, sender = got
-            if message.flags & wire.WAITS:
-                self.caller = sender
-            elif self.link.peer not in (None, sender):
-                self._send(sender, self._refusal)
+            which = bool(message.flags & wire.WAITS)
+            if not which and False in met and met[False].peer != sender:
+                self.door.answer(self._refusal, sender)
                 continue
-            else:
-                self.link.peer = sender
-            self._send(sender, hello)
-            wire.check_hello(spec, message, "The bridge")
-            if self.link.peer and (self.realtime or self.caller):
+            if which not in met or met[which].peer != sender:
+                met[which] = self.door.beside(sender)
+            self.door.answer(hello, sender)
+            check_hello(spec, message, "The bridge")
+            if False in met and (self.realtime or True in met):
+                self.link, self.clock = met[False], met.get(True)
                 return
         raise ValueError(
             f"No bridge came within {wait:g} s: start one with python -m rl.bridge run, and "
@@ -130,6 +137,7 @@ class Simulator:
         """Tick t of an episode, before which there were so many."""
         robot, dt = self.robot, 1 / self.rate
         self.seq += 1
+        self._turn_away()
         wall = dt * (1 + robot.body.drift)
         behind = time.monotonic() - self.began - t * wall
         if self.realtime and behind > BEHIND_S:
@@ -177,27 +185,23 @@ class Simulator:
 
     def _answer(self, now: float, until: float) -> Command | None:
         """The newest command that comes in time."""
-        if self.caller:
+        if self.clock:
             token = wire.Message(wire.TOKEN, 0, self.robot.spec.hash, self.seq, now, NOTHING)
-            self._send(self.caller, token)
-        while True:
-            left = max(until - time.monotonic(), 0.0)
-            if (got := self.link.receive_raw(left)) is None:
-                if time.monotonic() < until:
-                    continue
-                self.absent = not self.realtime
+            self.clock.send(token)
+        heard = []
+        while (left := until - time.monotonic()) > 0:
+            if self.clock is None:
+                got = self.link.receive_raw(left)
+                heard += [got[0]] if got else []
+            elif (got := self.clock.receive(left)) and got[0].kind == wire.BYE:
+                return None
+            elif got and (got[0].kind, got[0].seq) == (wire.TOKEN, self.seq):
                 break
-            datagram, sender = got
-            if sender == self.link.peer:
-                self.got.append(datagram)
-                self.back.send(now, datagram)
-            elif (message := wire.decode(datagram)) and message.kind == wire.HELLO:
-                self._send(sender, self._refusal)
-            elif message and sender == self.caller:
-                if message.kind == wire.BYE:
-                    return None
-                if message.kind == wire.TOKEN and message.seq == self.seq:
-                    break
+        else:
+            self.absent = not self.realtime
+        self.got += [*heard, *self.link.drain()]
+        for datagram in self.got:
+            self.back.send(now, datagram)
         return self._newest(self.back.arrived(now))
 
     def _newest(self, datagrams: list[bytes]) -> Command | None:
@@ -207,6 +211,14 @@ class Simulator:
             if command and command.seq >= self.answered:
                 self.answered, newest = command.seq, command
         return newest
+
+    def _turn_away(self) -> None:
+        """Who stands at the door: another bridge is told why, strangers are not heard."""
+        if (got := self.door.receive_raw(0.0)) is None:
+            return
+        message, self.ignored = wire.decode(got[0]), self.ignored + 1
+        if message and message.kind == wire.HELLO:
+            self.door.answer(self._refusal, got[1])
 
     @property
     def _refusal(self) -> wire.Message:
@@ -218,11 +230,9 @@ class Simulator:
         message = wire.Message(
             wire.BYE, wire.LOST * lost, self.robot.spec.hash, self.seq, 0.0, NOTHING
         )
-        for peer in (self.link.peer, self.caller):
-            if peer:
-                self._send(peer, message)
+        for link in filter(None, (self.link, self.clock)):
+            link.send(message)
 
-    def _send(self, peer: Any, message: wire.Message) -> None:
-        here, self.link.peer = self.link.peer, peer
-        self.link.send(message)
-        self.link.peer = here
+    def strangers(self) -> int:
+        """Datagrams that others sent to it since it met its bridge; nobody heard them."""
+        return self.ignored + unheard(self.door)

@@ -8,7 +8,7 @@ from rl.bridge import moments, robots, states
 from rl.bridge.checks import Reason
 from rl.bridge.flight import Flight
 from rl.bridge.moments import Moment
-from rl.bridge.robotd import CUT
+from rl.bridge.tally import CUT
 from rl.spec import Spec
 
 

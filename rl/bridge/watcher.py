@@ -7,6 +7,7 @@ import numpy as np
 from rl.bridge import messages, states, wire
 from rl.bridge.board import Board
 from rl.bridge.desk import WATCHER
+from rl.bridge.greeting import check_hello
 from rl.bridge.messages import Operator
 from rl.bridge.wire import Link
 
@@ -37,7 +38,7 @@ class Watcher:
                 continue
             self.heard = now
             if message.kind == wire.HELLO:
-                wire.check_hello(self.spec, message, "The bridge")
+                check_hello(self.spec, message, "The bridge")
             elif message.kind == wire.BYE:
                 self.board.bye(time.time())
             elif status := messages.status_of(self.spec, message):

@@ -9,6 +9,7 @@ import itertools
 import json
 import socket
 import struct
+import time
 import zlib
 from dataclasses import asdict
 from typing import Any, NamedTuple
@@ -26,9 +27,11 @@ WAITS = 4  # flag of what is asked: the asker's time stands still until it is an
 FAILED = 16  # flag of a state: a motor says that it failed
 EPISODES = 32  # flag of a robot's greeting: it is a simulated one, whose episodes begin armed
 REFUSED = 512  # flag of the answer to a greeting: who greets is not let in, and the text says why
+OTHER = 1024  # flag of that too: it is of another artefact
 DAMP = 2  # flag of a command: no stiffness, whatever its numbers say
 MOST = 65_000  # bytes of a datagram
 DRAINED = 64  # datagrams that are read at once
+Address = tuple[str, int]
 
 
 class Message(NamedTuple):
@@ -66,9 +69,8 @@ def decode(datagram: bytes) -> Message | None:
             return Message(kind, flags, spec, seq, time, np.zeros(0, "<f4"), content.decode())
         except UnicodeDecodeError:
             return None
-    if len(content) % 4:
-        return None
-    return Message(kind, flags, spec, seq, time, np.frombuffer(content, "<f4"))
+    whole = len(content) % 4 == 0
+    return Message(kind, flags, spec, seq, time, np.frombuffer(content, "<f4")) if whole else None
 
 
 class State(NamedTuple):
@@ -96,9 +98,8 @@ class Command(NamedTuple):
 
 
 def state_message(spec: Spec, state: State) -> Message:
-    numbers = np.concatenate(
-        [*(state.readings[sensor.name] for sensor in spec.sensors), [state.heat]]
-    )
+    readings = (state.readings[sensor.name] for sensor in spec.sensors)
+    numbers = np.concatenate([*readings, [state.heat]])
     flags = RESET * state.reset | WAITS * state.waits | FAILED * state.failed
     return Message(STATE, flags, spec.hash, state.seq, state.time, numbers.astype("<f4"))
 
@@ -122,16 +123,15 @@ def by_name(spec: Spec, numbers: np.ndarray) -> dict[str, np.ndarray]:
 
 def command_message(spec: Spec, command: Command, time: float) -> Message:
     numbers = np.concatenate([command.targets, command.kp, command.kd, command.asked])
-    flags = DAMP if command.damp else 0
+    flags = DAMP * command.damp
     return Message(COMMAND, flags, spec.hash, command.seq, time, numbers.astype("<f4"))
 
 
 def command_of(spec: Spec, message: Message) -> Command | None:
     """The command in `message`, if its numbers are as many as the spec has, and finite."""
     count = len(spec.actuators)
-    if (message.kind, message.hash) != (COMMAND, spec.hash):
-        return None
-    if len(message.numbers) != 3 * count + len(spec.command):
+    which = message.kind, message.hash, len(message.numbers)
+    if which != (COMMAND, spec.hash, 3 * count + len(spec.command)):
         return None
     if not np.isfinite(message.numbers).all():
         return None
@@ -149,86 +149,71 @@ def tag(digest: str) -> int:
     return int(digest[:16] or "0", 16)
 
 
-def check_hello(spec: Spec, message: Message, whose: str) -> None:
-    """Raise ValueError naming the first difference between our spec and that of a hello."""
-    if message.hash == spec.hash:
-        return
-    try:
-        theirs = json.loads(message.text)
-        sensors = [str(x["name"]) for x in theirs["sensors"]]
-        actuators = [str(x["name"]) for x in theirs["actuators"]]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise ValueError(f"{whose} sent a hello that cannot be read.") from None
-    if theirs.get("name") != spec.name:
-        raise ValueError(f"{whose} is named {theirs.get('name')}, and not {spec.name}.")
-    spec.require(sensors, actuators, whose)
-    ours = json.loads(json.dumps(asdict(spec)))
-    what = next((name for name in ours if theirs.get(name) != ours[name]), "version")
-    raise ValueError(f"{whose} is of another spec: {_difference(what, theirs, ours)}.")
-
-
-def _difference(what: str, theirs: dict[str, Any], ours: dict[str, Any]) -> str:
-    """Where the field `what` of two specs is not the same."""
-    other, mine = theirs.get(what), ours.get(what)
-    if isinstance(mine, list) and isinstance(other, list):
-        for x, y in zip(other, mine, strict=False):
-            if isinstance(x, dict) and (k := next((k for k in y if x.get(k) != y[k]), "")):
-                return f"of its {what} the {k} of {y['name']} is {x.get(k)}, and not {y[k]}"
-        return f"it has {len(other)} of its {what}, and not {len(mine)}"
-    return f"its {what} is {other}, and not {mine}"
-
-
 class Link:
-    """A UDP socket that speaks with one peer, if it has one."""
+    """A UDP socket.  With a peer it hears nobody else: the kernel keeps strangers off, and what
+    they send fills no buffer of it."""
 
-    def __init__(self, bind: tuple[str, int], peer: tuple[str, int] | None = None) -> None:
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    def __init__(self, bind: Address, peer: Address | None = None, shared: bool = False) -> None:
+        self.socket, at = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), bind
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, shared)
         try:
             self.socket.bind(bind)
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # for those beside it
+            if peer:
+                self.socket.connect(at := peer)
+            self.peer = self.socket.getpeername() if peer else None
         except OSError as error:
             self.socket.close()
+            what = "listen on" if at is bind else "speak to"
             raise ValueError(
-                f"Cannot listen on {bind[0]}:{bind[1]}: {error.strerror}. Name another address."
+                f"Cannot {what} {at[0]}:{at[1]}: {error.strerror}. Name another address."
             ) from error
-        self.peer = peer
+
+    def beside(self, peer: Address) -> "Link":
+        """Another at the same port, for `peer` alone."""
+        return Link(self.socket.getsockname(), peer, shared=True)
+
+    def send(self, message: Message) -> None:
+        """To the peer; what cannot be sent is lost, as datagrams are."""
+        self.send_raw(encode(message))
+
+    def send_raw(self, datagram: bytes) -> None:
+        with contextlib.suppress(OSError):
+            self.socket.send(datagram)
+
+    def answer(self, message: Message, sender: Any) -> None:
+        """To who is no peer."""
+        with contextlib.suppress(OSError):
+            self.socket.sendto(encode(message), sender)
+
+    def receive(self, timeout: float) -> tuple[Message, Any] | None:
+        """The next message and who sent it, if one comes within `timeout` s."""
+        got = self.receive_raw(timeout)
+        message = got and decode(got[0])
+        return (message, got[1]) if got and message else None
+
+    def receive_raw(self, timeout: float) -> tuple[bytes, Any] | None:
+        """The next datagram, whatever it is, and who sent it; a timeout of 0 does not wait."""
+        until = time.monotonic() + timeout
+        while True:
+            self.socket.settimeout(max(until - time.monotonic(), 0.0))
+            try:
+                got = self.socket.recvfrom(MOST + 1)
+            except ConnectionRefusedError:  # of what was sent: the peer is not there yet
+                continue
+            except OSError:
+                return None
+            if self.peer in (None, got[1]):
+                return got
+
+    def drain(self, most: int = DRAINED) -> list[bytes]:
+        """What was sent and nobody has read; at most so much that a tick has time for."""
+        found = iter(lambda: self.receive_raw(0.0), None)
+        return [got[0] for got in itertools.islice(found, most)]
 
     @property
     def port(self) -> int:
         return self.socket.getsockname()[1]
-
-    def send(self, message: Message) -> None:
-        """To the peer, if there is one yet; what cannot be sent is lost, as datagrams are."""
-        self.send_raw(encode(message))
-
-    def send_raw(self, datagram: bytes) -> None:
-        if self.peer:
-            with contextlib.suppress(OSError):
-                self.socket.sendto(datagram, self.peer)
-
-    def receive(self, timeout: float) -> tuple[Message, Any] | None:
-        """The next message and who sent it, if one comes within `timeout` s."""
-        if (got := self.receive_raw(timeout)) is None:
-            return None
-        message = decode(got[0])
-        return message and (message, got[1])
-
-    def receive_raw(self, timeout: float) -> tuple[bytes, Any] | None:
-        """The next datagram, whatever it is, and who sent it; a timeout of 0 does not wait."""
-        self.socket.settimeout(timeout)
-        try:
-            return self.socket.recvfrom(MOST + 1)
-        except OSError:  # a timeout, or a peer that is gone
-            return None
-
-    def drain(self) -> list[bytes]:
-        """What the peer has sent and nobody has read; at most so much that a tick has time for."""
-        found = []
-        for _ in range(DRAINED):
-            if (got := self.receive_raw(0.0)) is None:
-                break
-            if got[1] == self.peer:
-                found.append(got[0])
-        return found
 
     def close(self) -> None:
         self.socket.close()
@@ -241,7 +226,7 @@ def free_address() -> str:
         return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
-def address(text: str) -> tuple[str, int]:
+def address(text: str) -> Address:
     """Of host:port; ValueError of anything else."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or not 0 <= int(port) < 65536:

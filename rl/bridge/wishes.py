@@ -28,11 +28,14 @@ class Wishes:
         self.speed = np.array([a.speed for a in spec.actuators])
         self.wished = self.start = np.zeros(len(spec.actuators))
         self.state, self.since, self.soft, self.lasts = states.DISCONNECTED, 0.0, False, 0.0
+        self.period = -1  # of the policy, in which it was armed
         self._arm()
 
     def _arm(self) -> None:
+        """Begin a period that none was asked of before: an older answer is none to this."""
         self.plan: Plan | None = None
-        self.period = self.phase = 0  # of the policy, since it was armed; and ticks of that
+        self.period, self.phase = self.period + 1, 0  # and ticks of that
+        self.oldest = self.period  # that it is asked of
         self.acted = -1  # the state that it was asked about last
 
     def enter(self, state: str, before: str, now: float, limiter: Limiter) -> None:
@@ -59,7 +62,8 @@ class Wishes:
 
     def take(self, plan: Plan) -> bool:
         """Follow `plan` if it answers a later question than the one before, and no future one."""
-        if plan.first > self.period or (self.plan and plan.first <= self.plan.first):
+        least = self.plan.first + 1 if self.plan else self.oldest
+        if not least <= plan.first <= self.period:
             return False
         self.plan = plan
         return True
@@ -67,7 +71,7 @@ class Wishes:
     @property
     def age(self) -> float:
         """s since the last target that there is was due."""
-        due = self.plan.first + len(self.plan.targets) - 1 if self.plan else 0
+        due = self.plan.first + len(self.plan.targets) - 1 if self.plan else self.oldest
         return max((self.period - due) * self.ticks + self.phase, 0) * self.dt
 
     def at(

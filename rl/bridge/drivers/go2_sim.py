@@ -3,11 +3,13 @@
 python -m rl.bridge.drivers.go2_sim ARTEFACT --wire go2:lo/1
 """
 
+import contextlib
 import itertools
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tyro
@@ -100,7 +102,8 @@ class UdpEnd:
 
     def __init__(self, bind: tuple[str, int]) -> None:
         self.link, self.name = Link(bind), "{}:{}".format(*bind)
-        self.send, self.close = self.link.send_raw, self.link.close
+        self.peer: Any = None
+        self.close = self.link.close
 
     def call(self) -> None: ...
 
@@ -109,9 +112,14 @@ class UdpEnd:
         for _ in range(wire.DRAINED):
             if (got := self.link.receive_raw(0.0)) is None:
                 break
-            self.link.peer = got[1]
+            self.peer = got[1]
             found.append(got[0])
         return found
+
+    def send(self, datagram: bytes) -> None:
+        if self.peer:
+            with contextlib.suppress(OSError):  # it is lost, as datagrams are
+                self.link.socket.sendto(datagram, self.peer)
 
 
 @dataclass(frozen=True)

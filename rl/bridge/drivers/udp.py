@@ -3,6 +3,7 @@
 import time
 
 from rl.bridge import wire
+from rl.bridge.greeting import check_hello
 from rl.bridge.wire import Command, Link, State
 from rl.spec import Spec
 
@@ -42,7 +43,7 @@ class Udp:
             if (got := self.link.receive(0.2)) and got[0].kind == wire.HELLO:
                 if got[0].flags & wire.REFUSED:
                     raise ValueError(got[0].text)
-                wire.check_hello(self.spec, got[0], "The robot")
+                check_hello(self.spec, got[0], "The robot")
                 flags, self.rate = got[0].flags, got[0].time
                 self.waits, self.episodes = bool(flags & wire.WAITS), bool(flags & wire.EPISODES)
                 return
