@@ -31,7 +31,7 @@ from rl.bridge.states import ARM, CLEAR, FAULT, HOLD, PASSIVE, READY, STAND
 from rl.bridge.wire import State
 from rl.spec import Spec
 
-QUICK = Limits(stand_s=0.3, blend_s=0.1)
+QUICK = Limits(stand_s=0.3, blend_s=0.1, clears=1_000_000)
 WIRES = 1, 10  # ticks in a period of the policy
 SLICE = 10_000  # ticks that a referee judges at once
 TRIED = 1_000  # ticks of a policy in the search

@@ -68,7 +68,7 @@ class Flown(Rig):
 
 
 def about(rig: Rig) -> About:
-    return About(rig.core.setup, "udp", "0" * 64, 1.75e9)
+    return About(rig.core.setup, "udp", 1.75e9)
 
 
 def write(path: Path, rig: Flown, rows: Iterable[Row] | None = None) -> Path:

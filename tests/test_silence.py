@@ -22,6 +22,8 @@ class Link:
 
     def send_raw(self, datagram: bytes) -> None: ...
 
+    def receive_raw(self, timeout: float) -> None: ...
+
 
 def answering(robot: Robot, silent: range) -> Simulator:
     """A simulator whose policy asks for rest, and for nothing in these steps."""

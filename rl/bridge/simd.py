@@ -23,6 +23,7 @@ HOLD_S = 0.1  # s without a command that motors go on holding the last one
 DAMPED_S = 1.0  # s that a robot is damped before its simulation ends
 BEGINS_S = 2.0  # s that a bridge in real time may take to its first command
 BEHIND_S = 0.02  # s that it makes up for where this machine held it up
+GLANCE_S = 0.05  # s of wall time between two looks at its door, while it is waited for
 PATIENCE = 10.0  # s of wall time for a bridge to answer
 SILENCE = {"damped": DAMPING, "limp": 0.0, "held": None}  # N m s/rad, of motors that hear nothing
 STARVED = 2  # exit status of a robot that was damped at the end, since no answer came
@@ -193,9 +194,11 @@ class Simulator:
             if self.clock is None:
                 got = self.link.receive_raw(left)
                 heard += [got[0]] if got else []
-            elif (got := self.clock.receive(left)) and got[0].kind == wire.BYE:
+            elif (said := self.clock.receive(min(left, GLANCE_S))) is None:
+                self._turn_away()
+            elif said[0].kind == wire.BYE:
                 return None
-            elif got and (got[0].kind, got[0].seq) == (wire.TOKEN, self.seq):
+            elif (said[0].kind, said[0].seq) == (wire.TOKEN, self.seq):
                 break
         else:
             self.absent = not self.realtime
