@@ -16,7 +16,10 @@ import numpy as np
 import tyro
 
 from rl import artefact
-from rl.bridge import launch, wire
+from rl.bridge import doctor, excite, identify, launch, wire
+from rl.bridge.doctor import Doctor
+from rl.bridge.excite import Excite
+from rl.bridge.identify import Identify
 from rl.bridge.launch import Run
 from rl.bridge.wire import Link
 
@@ -34,6 +37,7 @@ class Sim:
     pace: Literal["real", "lockstep"] = "lockstep"  # with the clock, or as fast as both can
     seconds: float = 20.0  # of an episode
     episodes: bool = True  # that begin armed; else it lies there until it is told to stand
+    hung: bool = False  # held up by its base, its feet in the air
     wait: float = 10.0  # s for a bridge to come
     hz: float = 500.0  # steps of physics, and of the motors' own loop, a second
     rate: float | None = None  # ticks of the wire a second; None: --hz of a walker in real time
@@ -59,7 +63,7 @@ class Replay:
     artefact: Path | None = None  # whose policy must answer as it did, too
 
 
-Args = Run | Sim | Show | Replay
+Args = Run | Sim | Show | Replay | Excite | Identify | Doctor
 
 
 def sim(args: Sim) -> None:
@@ -76,6 +80,8 @@ def sim(args: Sim) -> None:
         raise ValueError(f"--wait is {args.wait:g}; it takes a time above 0 s.")
     if args.log:
         _check_log(args.log)
+    if args.hung:
+        robot.hang()
     starts = _starts(args.starts, robot.model.nq, robot.model.nv) if args.starts else [robot.home()]
     ticks = ticks_of(robot, args.rate, realtime := args.pace == "real")
     simulator = Simulator(robot, Link(wire.address(args.address)), realtime, ticks, args.episodes)
@@ -203,6 +209,12 @@ def main() -> None:
                 show(args)
             case Replay():
                 again(args)
+            case Excite():
+                sys.exit(excite.excite(args))
+            case Identify():
+                identify.identify(args)
+            case Doctor():
+                sys.exit(doctor.doctor(args))
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:

@@ -13,7 +13,7 @@ import tyro
 from rl import artefact
 from rl.bridge import commands, wire
 from rl.bridge.limits import Limits
-from rl.bridge.pilot import Pilot, Script
+from rl.bridge.pilot import Pilot, Script, Source
 from rl.bridge.wire import Link
 from rl.spec import Spec
 
@@ -36,8 +36,9 @@ class Run:
     log: Path | None = None  # an .mcap file of all that is heard and told
 
 
-def run(args: Run) -> int:
-    """Drive a robot until somebody has had enough: the status to exit with."""
+def run(args: Run, source: Source | None = None) -> int:
+    """Drive a robot, as `source` says or else the flags, until somebody has had enough: the status
+    to exit with.  Who brings a source of its own has a simulated robot held up."""
     path = found(args.artefact)
     spec = artefact.read(path).spec
     if bool(args.script) + bool(args.command) + args.keys > 1:
@@ -64,11 +65,12 @@ def run(args: Run) -> int:
         if robot:
             begun.append(_start(
                 "__main__", "sim", path, f"--address={robot}", "--pace=real", "--no-episodes",
-                "--wait=120"))  # fmt: skip
+                "--wait=120", *["--hung"] * bool(source)))  # fmt: skip
         _meet(pilot, begun)
-        with _source(spec, asked, args, keys, bool(robot)) as source:
+        chosen = nullcontext(source) if source else _source(spec, asked, args, keys, bool(robot))
+        with chosen as words:
             try:
-                pilot.live(source)
+                pilot.live(words)
             except KeyboardInterrupt:
                 pilot.bye()
                 bridge.wait(ENDS_S)
