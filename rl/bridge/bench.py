@@ -17,7 +17,7 @@ from rl.spec import Spec
 HEAVY = 1e6  # kg, kg m^2 of what stands still
 STEADY = 0.15  # rad/s of a base that stands still
 ITERATIONS, TOLERANCE = 100, 1e-12  # of the solver, for derivatives by differences
-DRIVEN = mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE
+DRIVEN = [int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE)]
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,9 @@ def bench(found: Artefact) -> Bench:
     of: dict[int, list[str]] = {}
     for kind in (mujoco.mjtSensor.mjSENS_JOINTPOS, mujoco.mjtSensor.mjSENS_JOINTVEL):
         for i in range(model.nsensor):
-            if model.sensor_type[i] == kind and (name := model.sensor(i).name) in sensed:
+            if int(model.sensor_type[i]) == int(kind) and (name := model.sensor(i).name) in sensed:
                 of.setdefault(int(model.sensor_objid[i]), []).append(name)
-    driven = [j for j in range(model.njnt) if model.jnt_type[j] in DRIVEN]
+    driven = [j for j in range(model.njnt) if int(model.jnt_type[j]) in DRIVEN]
     servos = np.array([model.actuator(a.name).id for a in spec.actuators])
     moved = [int(j) for j in model.actuator_trnid[servos, 0]]
     joints = [j for j in driven if len(of.get(j, [])) == 2]

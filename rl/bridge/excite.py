@@ -11,6 +11,7 @@ import tyro
 
 from rl import artefact
 from rl.bridge import launch, states
+from rl.bridge.checks import said
 from rl.bridge.limits import Limits
 from rl.bridge.messages import Status
 from rl.bridge.pilot import Word
@@ -42,7 +43,7 @@ class Jogs:
 
     def __init__(self, spec: Spec, seconds: float, size: float, seed: int = 0) -> None:
         self.seconds, self.since, self.tried = seconds, np.inf, ("", -np.inf)
-        self.dt = spec.control_dt
+        self.dt, self.stopped = spec.control_dt, ""  # and why it was, before its time was over
         rng, motors = np.random.default_rng(seed), spec.actuators
         low, high, self.rest, speed, sharp = (
             np.array([getattr(a, k) for a in motors])
@@ -69,10 +70,12 @@ class Jogs:
             over = ran >= self.seconds
             return Word(states.WAIT if over else "", jog=self.jog(ran, status.targets),
                         deadman=True, leaves=over)  # fmt: skip
-        if self.since < np.inf or status.state in (states.FAULT, states.HOLD):
-            return Word(leaves=True)  # it was stopped
+        if self.since < np.inf or status.state == states.FAULT:
+            self.stopped = said(status.why)
+            return Word(leaves=True)
         event = {
-            states.PASSIVE: states.STAND, states.READY: states.ARM, states.ARMED: states.TAKE,
+            states.PASSIVE: states.STAND, states.HOLD: states.STAND, states.READY: states.ARM,
+            states.ARMED: states.TAKE,
         }.get(status.state, "")  # fmt: skip
         if event == self.tried[0] and t - self.tried[1] < AGAIN_S:
             return Word()
@@ -93,12 +96,20 @@ class Jogs:
 
 def excite(args: Excite) -> int:
     """Jog it until its time is over: the status to exit with."""
-    spec = artefact.read(path := launch.found(args.artefact)).spec
+    found = artefact.read(path := launch.found(args.artefact))
+    spec = found.spec
     if not 0 < args.size <= 1:
         raise ValueError(f"--size is {args.size:g}; it takes rad, or a share, above 0 up to 1.")
     asked = tuple((channel.low + channel.high) / 2 for channel in spec.command)
-    run = launch.Run(
-        path, args.robot, asked, seconds=args.seconds, runtime="numpy", limits=args.limits,
-        log=args.log,
+    run = launch.Run(  # its policy must come, and is not asked
+        path, args.robot, asked, seconds=args.seconds, limits=args.limits, log=args.log,
+        runtime="jax" if isinstance(found.program, str) else "numpy",
     )  # fmt: skip
-    return launch.run(run, Jogs(spec, args.seconds, args.size, args.seed))
+    jogs = Jogs(spec, args.seconds, args.size, args.seed)
+    code = launch.run(run, jogs)
+    if jogs.stopped:
+        raise ValueError(
+            f"It was stopped before its jogs were over: {jogs.stopped}. {args.log} has them up to "
+            "there."
+        )
+    return code

@@ -17,6 +17,7 @@ from rl.bridge.shoot import MOST_DELAY_S, Shots
 
 STEP_S = 0.002  # s of physics at most, as a simulated robot's
 EPS = 1e-3  # spreads, of a derivative's difference
+GRID_S = 0.0035  # s between two delays that are tried; no part of a tick
 OFF = 0.03  # spreads off its bounds, at which a search begins, lest it stay there
 ROUNDS = 2  # of weights by what was left
 FIRST = 1e-3, 2e-2  # rad (m) and its speed, what is left at first
@@ -91,16 +92,16 @@ def fit(shots: Shots) -> Fit:
     """The unknowns of `shots`, with intervals of 95%."""
     from mujoco import sysid
 
-    problem = _Problem(shots, unknowns(shots.bench))
+    problem = Problem(shots, unknowns(shots.bench))
     low, high = (np.array([u.spreads(getattr(u, k)) for u in problem.unknowns])
                  for k in ("low", "high"))  # fmt: skip
     z = np.full(len(low), 0.1)
     before, result = problem.left(np.zeros_like(z)), None
     for _ in range(ROUNDS):
-        z = np.clip(z, low + OFF, high - OFF)
+        z = np.clip(problem.delayed(z), low + OFF, high - OFF)
         asked = sysid.ParameterDict({"z": sysid.Parameter("z", z, low, high)})
         _, result = sysid.optimize(
-            asked, problem.residual, verbose=False, max_iters=8, eps=EPS, xtol=1e-3,
+            asked, problem.residual, verbose=False, max_iters=6, eps=EPS, xtol=1e-3,
             output=io.StringIO(),
         )  # fmt: skip
         z = result.x.ravel()
@@ -118,7 +119,7 @@ def _fitted(unknown: Unknown, z: float, half: float) -> Fitted:
     return Fitted(unknown, float(unknown.value(z)), float(low), float(high), half < TOLD * prior)
 
 
-class _Problem:
+class Problem:
     """Residuals of the shots and of what was thought before, in units of what is left."""
 
     def __init__(self, shots: Shots, asked: list[Unknown]) -> None:
@@ -160,13 +161,33 @@ class _Problem:
         both = np.concatenate([errors, columns.T])
         return [both if x.ndim == 2 else both[:, 0]], None, None
 
+    def jacobian(self, z: np.ndarray, base: np.ndarray) -> np.ndarray:
+        """[S, m, n] of the shots' errors, which are `base` here."""
+        return np.stack([(self.scaled(z + EPS * e) - base) / EPS for e in np.eye(len(z))], -1)
+
+    def delayed(self, z: np.ndarray) -> np.ndarray:
+        """The best start near `z` of all delays, each with the others moved to go with it.
+
+        A wire of few ticks has a valley for each of them, and a search stays in its own.
+        """
+        base = self.scaled(z)
+        jac = np.concatenate([self.jacobian(z, base).reshape(-1, len(z)), np.eye(len(z))])[:, 1:]
+        inverse, best, least = np.linalg.pinv(jac), z, np.inf
+        for delay in np.arange(0, MOST_DELAY_S, GRID_S):
+            tried = np.concatenate([[self.unknowns[0].spreads(delay)], z[1:]])
+            errors = np.concatenate([self.scaled(tried).ravel(), tried])
+            move = -inverse @ errors
+            if (cost := float(np.sum((errors + jac @ move) ** 2))) < least:
+                best, least = tried + np.concatenate([[0.0], move]), cost
+        return best
+
     def half_widths(self, z: np.ndarray) -> np.ndarray:
         """Of the intervals, in spreads."""
         from mujoco import sysid
 
         shots, n = len(self.shots.starts), len(z)
         base = self.scaled(z)
-        jac = np.stack([(self.scaled(z + EPS * e) - base) / EPS for e in np.eye(n)], -1)
+        jac = self.jacobian(z, base)
         whole = np.concatenate([jac.reshape(-1, n), np.eye(n)])
         ones = np.ones(np.isfinite(self.shots.scored).sum())  # so large were they weighed to be
         _, even = sysid.calculate_intervals([ones, z], whole, 1 - LEVEL)

@@ -90,14 +90,15 @@ def shots(bench: Bench, found: list[Track], dt: float) -> Shots:
                 at += stride
     if not starts:
         raise ValueError(_empty(unsteady))
-    chosen = np.unique(np.linspace(0, len(starts) - 1, MOST_SHOTS).astype(int))
-    starts, targets, measured = (np.array(x)[chosen] for x in (starts, targets, measured))
-    where = measured[..., bench.motors].reshape(-1, len(bench.motors))
-    if (most := float(np.nanmax(np.nanmax(where, 0) - np.nanmin(where, 0)))) < STILL:
+    where = np.array(measured)[..., bench.motors]
+    moved = (np.nanmax(where, 1) - np.nanmin(where, 1)).max(1)  # [S] of whichever moves most
+    if not (stirs := np.flatnonzero(moved > STILL)).size:
         raise ValueError(
-            f"No joint moves by more than {most:.2g} rad or m in this log: jog the robot with "
-            "python -m rl.bridge excite."
+            f"No joint moves by more than {moved.max():.2g} rad or m in a second of this log: jog "
+            "the robot with python -m rl.bridge excite."
         )
+    chosen = stirs[np.unique(np.linspace(0, len(stirs) - 1, MOST_SHOTS).astype(int))]
+    starts, targets, measured = (np.array(x)[chosen] for x in (starts, targets, measured))
     return Shots(bench, dt, starts, targets, measured, unsteady)
 
 
