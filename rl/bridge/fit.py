@@ -116,7 +116,9 @@ def _fitted(unknown: Unknown, z: float, half: float) -> Fitted:
     prior = float(student.ppf((1 + LEVEL) / 2, np.inf))
     least, most = unknown.spreads(unknown.low), unknown.spreads(unknown.high)
     low, high = (unknown.value(np.clip(z + x * min(half, prior), least, most)) for x in (-1, 1))
-    return Fitted(unknown, float(unknown.value(z)), float(low), float(high), half < TOLD * prior)
+    return Fitted(
+        unknown, float(unknown.value(z)), float(low), float(high), bool(half < TOLD * prior)
+    )
 
 
 class Problem:

@@ -102,7 +102,7 @@ def tell(fit: "Fit", spec: Spec) -> None:
 
 def _row(x: "Fitted") -> tuple[str, ...]:
     unit, times = ("ms", 1e3) if x.unknown.unit == "s" else (x.unknown.unit, 1.0)
-    model, value, low, high = (f"{times * v:.3g}" for v in (x.unknown.nominal, x.value, x.low,
+    model, value, low, high = (f"{times * v:.4g}" for v in (x.unknown.nominal, x.value, x.low,
                                                             x.high))  # fmt: skip
     note = "" if x.told else "not told: about as wide as was thought before"
     return x.unknown.name, model, value, f"{low} to {high} {unit}", note
