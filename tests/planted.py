@@ -5,7 +5,7 @@ trunk is held up by springs.
 """
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,21 @@ from rl.artefact import Artefact
 from rl.bridge import messages, states, wire
 from rl.bridge.core import Core, Setup
 from rl.bridge.drivers.udp import Codec
+from rl.bridge.excite import Jogs
 from rl.bridge.flight import About, Flight, Heard, Row
 from rl.bridge.limits import Limits
 from rl.bridge.messages import Operator
+from rl.bridge.pilot import Word
 from rl.bridge.simulator import Robot
+from rl.bridge.tracks import Track, tracks
 from rl.bridge.wire import Command, State
+from rl.spec import Spec
 
 POLICIES = Path(__file__).parent.parent / "benchmarks" / "policies"
+GO2, PANDA = "go2-joystick-flat", "panda-reach"
+RATES = {GO2: 250, PANDA: 100}  # Hz, of the wire
+BEGINS = {GO2: 1.2, PANDA: 7.2}  # s until jogs begin
+HZ = 1000  # steps of physics a second, where the fit has 500
 SPRING, TWIST = 5e5, 2e4  # N/m and N m/rad that hold a trunk up, with dampers to go with them
 
 
@@ -49,15 +57,16 @@ def drawn(name: str, seed: int) -> Truth:
     count = len(motors)
     return Truth(
         int(rng.integers(2, 20)), rng.uniform(0, 1, count) * most, rng.uniform(0.7, 1.6, count),
-        rng.uniform(0.8, 1.2, count), rng.uniform(0.2, 1.5) if "panda" in name else 0.0,
+        rng.uniform(0.8, 1.2, count), rng.uniform(0.2, 1.5) if name == PANDA else 0.0,
     )  # fmt: skip
 
 
 class Planted:
     """The artefact's model with this truth in it."""
 
-    def __init__(self, found: Artefact, truth: Truth, hz: float, held: bool, seed: int) -> None:
-        self.robot, self.truth, self.held = Robot(found, hz), truth, held
+    def __init__(self, found: Artefact, truth: Truth, seed: int) -> None:
+        self.robot, self.truth = Robot(found, HZ), truth
+        self.held = found.spec.max_tilt < 180
         self.rng = np.random.default_rng((seed, 7))
         model = self.robot.model
         dofs = model.jnt_dofadr[model.actuator_trnid[self.robot.servos, 0]]
@@ -70,7 +79,7 @@ class Planted:
             model.body_mass[hand] += truth.payload
         mujoco.mj_setConst(model, mujoco.MjData(model))
         qpos, qvel = self.robot.home()
-        if held:
+        if self.held:
             qpos[2] += 1.0
         self.home = qpos.copy()
         self.robot.reset(qpos, qvel)
@@ -108,14 +117,12 @@ class Planted:
 
 
 def flight(
-    name: str, truth: Truth, source: Any, seconds: float, hz: float = 1000, rate: float = 250,
-    held: bool | None = None, seed: int = 0,
-) -> Flight:  # fmt: skip
+    name: str, truth: Truth, source: Any, seconds: float, *, rate: float, seed: int = 0
+) -> Flight:
     """What a bridge's log says of it, driven by a pilot's `source` of words."""
     spec = policy(name).spec
     ticks = round(spec.control_dt * rate)
-    held = spec.max_tilt < 180 if held is None else held
-    body = Planted(policy(name), truth, hz, held, seed)
+    body = Planted(policy(name), truth, seed)
     setup = Setup(spec, Limits(stand_s=0.5, blend_s=0.1), ticks)
     core, rows, number = Core(setup, Codec(spec)), [], 0
     core.hear("policy", wire.encode(wire.hello(spec)))
@@ -127,25 +134,37 @@ def flight(
         if core.tells(k):
             word = source.word(core.status(k))
             number += bool(word.event)
-            event = states.ASKED.index(word.event) if word.event else -1
-            jog = np.zeros(len(spec.actuators)) if word.jog is None else word.jog
-            said = Operator(k, event, number, word.deadman, np.zeros(len(spec.command)), jog)
-            told = wire.encode(messages.operator_message(spec, said, 0.0))
+            told = wire.encode(messages.operator_message(spec, _said(word, k, number, spec), 0.0))
             heard.append(Heard("operator", False, told))
             core.hear(*_plain(heard[1]))
         core.sense()
         told = core.act()
         rows.append(Row(k, k * core.dt, 0.0, float("nan"), tuple(heard), told.datagram, told.state,
                         int(told.mask), told.stages))  # fmt: skip
-        body.step(told.command, round(hz / rate))
+        body.step(told.command, round(HZ / rate))
     first = Heard("policy", False, wire.encode(wire.hello(spec)))
     rows[0] = rows[0]._replace(heard=(first, *rows[0].heard))
     return Flight(About(setup, "udp", "", 0.0), rows, True)
+
+
+def _said(word: Word, seq: int, number: int, spec: Spec) -> Operator:
+    event = states.ASKED.index(word.event) if word.event else -1
+    jog = np.zeros(len(spec.actuators)) if word.jog is None else word.jog
+    return Operator(seq, event, number, word.deadman, np.zeros(len(spec.command)), jog)
 
 
 def _plain(heard: Heard) -> tuple[str, bytes]:
     return heard.source, heard.datagram
 
 
-def without(truth: Truth, **more: Any) -> Truth:
-    return replace(truth, **more)
+@cache
+def jogged(name: str, seed: int, seconds: float) -> Flight:
+    """With a truth of this seed in it."""
+    jogs = Jogs(policy(name).spec, seconds, 0.3, seed)
+    return flight(
+        name, drawn(name, seed), jogs, BEGINS[name] + seconds, rate=RATES[name], seed=seed
+    )
+
+
+def stretches(log: Flight) -> list[Track]:
+    return tracks(log, Codec(log.about.setup.spec))

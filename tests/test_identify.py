@@ -2,7 +2,6 @@
 
 import json
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,35 +12,18 @@ import tyro
 from envs.locomotion.joystick import Joystick
 from envs.randomise import Ranges
 from rl.bridge import __main__ as bridge
-from rl.bridge import bench, flight, identify, messages, shoot, states, tracks, wire
-from rl.bridge.drivers.udp import Codec
+from rl.bridge import bench, flight, identify, shoot
 from rl.bridge.excite import Jogs
 from rl.bridge.fit import Fit, Fitted, Problem, Unknown, _fitted, fit, unknowns
 from rl.bridge.flight import Flight, Log
-from rl.bridge.pilot import Word
 from rl.bridge.tracks import Track
 from tests import planted
-from tests.planted import Truth, drawn, policy
-
-GO2, PANDA = "go2-joystick-flat", "panda-reach"
-RATES = {GO2: 250, PANDA: 100}  # Hz
-BEGINS = {GO2: 1.2, PANDA: 7.2}  # s until jogs begin
-
-
-@cache
-def flown(name: str, seed: int, seconds: float = 4.0) -> Flight:
-    jogs = Jogs(policy(name).spec, seconds, 0.3, seed)
-    return planted.flight(name, drawn(name, seed), jogs, BEGINS[name] + seconds,
-                          rate=RATES[name], seed=seed)  # fmt: skip
-
-
-def stretches(log: Flight) -> list[Track]:
-    return tracks.tracks(log, Codec(log.about.setup.spec))
+from tests.planted import GO2, PANDA, RATES, Truth, drawn, jogged, policy, stretches
 
 
 def fitted(name: str, seed: int, seconds: float = 3.0) -> Fit:
     """From the jogs alone."""
-    (whole,), count = stretches(flown(name, seed, seconds)), round((seconds + 0.2) * RATES[name])
+    (whole,), count = stretches(jogged(name, seed, seconds)), round((seconds + 0.2) * RATES[name])
     jogs = Track({k: x[-count:] for k, x in whole.readings.items()}, whole.targets[-count:])
     return fit(shoot.shots(bench.bench(policy(name)), [jogs], 1 / RATES[name]))
 
@@ -95,55 +77,6 @@ def test_intervals_hold_the_truth_as_often_as_they_say(name: str) -> None:
     held = [x for seed in range(6, 10)
             for x in inside(fitted(name, seed, 8.0), truths(name, drawn(name, seed)))]  # fmt: skip
     assert np.mean(held) >= 0.92
-
-
-class Still:
-    """A pilot who has it stand, and no more."""
-
-    def word(self, status: messages.Status) -> Word:
-        return Word(states.STAND if status.state == states.PASSIVE else "")
-
-
-def test_a_log_in_which_nothing_moves_is_refused() -> None:
-    name = GO2
-    log = planted.flight(name, drawn(name, 0), Still(), 4.0, rate=250)
-    with pytest.raises(ValueError, match=r"No joint moves by more than .* jog the robot"):
-        shoot.shots(bench.bench(policy(name)), stretches(log), 1 / 250)
-
-
-def test_a_base_that_moves_is_left_out() -> None:
-    found = stretches(flown(GO2, 0, 2.0))
-    on = bench.bench(policy(GO2))
-    kept = shoot.shots(on, found, 1 / 250)
-    swings = [x._replace(readings=x.readings | {"gyro": x.readings["gyro"] + 0.5}) for x in found]
-    assert kept.unsteady == 0
-    with pytest.raises(ValueError, match="the base moves: put the robot on a stand"):
-        shoot.shots(on, swings, 1 / 250)
-
-
-def test_what_is_lost_of_a_log_is_not_scored() -> None:
-    """States that never came, a gap, and gains that were not full."""
-    whole = flown(GO2, 0, 2.0)
-    (one,) = stretches(whole)
-    lost = [row if i % 7 else row._replace(heard=row.heard[1:])
-            for i, row in enumerate(whole.rows)]  # fmt: skip
-    (some,) = stretches(whole._replace(rows=lost))
-    first = one.readings["FR_calf_pos"], some.readings["FR_calf_pos"]
-    assert np.isfinite(first[0]).all()
-    assert 0.8 < np.isfinite(first[1]).mean() < 0.9
-    cut = [row for i, row in enumerate(whole.rows) if not 400 <= i < 450]
-    assert len(stretches(whole._replace(rows=cut))) == 2
-    soft = whole.rows[: 250 // 2]  # it has stood up for less than its gains take to grow
-    assert not stretches(whole._replace(rows=soft))
-
-
-def test_a_command_stands_at_the_state_that_it_answers() -> None:
-    whole = flown(GO2, 0, 2.0)
-    (one,) = stretches(whole)
-    commands = [wire.command_of(whole.about.setup.spec, wire.decode(row.told))
-                for row in whole.rows if row.told]  # fmt: skip
-    told = np.array([x.targets for x in commands if x])[-len(one.targets) :]
-    np.testing.assert_allclose(one.targets, told, atol=1e-6)
 
 
 def a_fitted(
@@ -231,7 +164,7 @@ def artefact_of(name: str) -> Path:
 
 
 def test_bad_input_is_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = written(flown(GO2, 0, 2.0), tmp_path / "log.mcap")
+    log = written(jogged(GO2, 0, 2.0), tmp_path / "log.mcap")
     (tmp_path / "text.mcap").write_text("no log")
     (tmp_path / "there.json").write_text("{}")
     go2 = "--artefact", artefact_of(GO2)
@@ -249,7 +182,7 @@ def test_bad_input_is_refused_in_words(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_log_that_was_cut_is_read_as_far_as_it_goes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = written(flown(GO2, 0, 2.0), tmp_path / "whole.mcap").read_bytes()
+    whole = written(jogged(GO2, 0, 2.0), tmp_path / "whole.mcap").read_bytes()
     (tmp_path / "cut.mcap").write_bytes(whole[: int(0.9 * len(whole))])
     monkeypatch.setattr("rl.bridge.fit.fit", lambda shots: Fit(FOUND, 0.01, 0.2, 1e-3))
     words = "--artefact", artefact_of(GO2), "--out", tmp_path / "ranges.json"
@@ -264,36 +197,8 @@ def test_a_log_that_was_cut_is_read_as_far_as_it_goes(
 def test_a_robot_that_touches_something_is_not_believed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = written(flown(GO2, 0, 2.0), tmp_path / "log.mcap")
+    log = written(jogged(GO2, 0, 2.0), tmp_path / "log.mcap")
     touches = Fit(FOUND, 0.4, 0.5, 0.05)
     monkeypatch.setattr("rl.bridge.fit.fit", lambda shots: touches)
     with pytest.raises(SystemExit, match=r"error: .*40% of their motion is unexplained"):
         ran(monkeypatch, log, "--artefact", artefact_of(GO2))
-
-
-def test_jogs_stay_within_range_and_pace() -> None:
-    for name in (GO2, PANDA):
-        spec = policy(name).spec
-        jogs = Jogs(spec, 20.0, 0.5, 3)
-        path = np.array([jogs.wished(t) for t in np.arange(0, 20, 0.005)])
-        low, high, speed = (np.array([getattr(a, k) for a in spec.actuators])
-                            for k in ("low", "high", "speed"))  # fmt: skip
-        after = path[200:]
-        assert (after >= low).all()
-        assert (after <= high).all()
-        assert (np.abs(np.diff(path, axis=0)) / 0.005 <= speed).all()
-        assert (np.ptp(after, axis=0) > 0.01).all()
-
-
-def test_jogs_end_where_they_were_stopped() -> None:
-    jogs = Jogs(policy(GO2).spec, 5.0, 0.3)
-    blank = messages.Status(0, 0.0, states.PASSIVE, 0, 0, 0, {}, jogs.rest)
-    assert jogs.word(blank).event == states.STAND
-    assert jogs.word(blank._replace(time=0.1)).event == ""
-    assert jogs.word(blank._replace(time=0.3)).event == states.STAND
-    assert jogs.word(blank._replace(state=states.READY)).event == states.ARM
-    assert jogs.word(blank._replace(state=states.ARMED)).event == states.TAKE
-    assert jogs.word(blank._replace(state=states.INTERVENE, time=1.0)).deadman
-    held = jogs.word(blank._replace(state=states.HOLD, why=8, time=2.0))
-    assert held.leaves
-    assert "operator" in jogs.stopped
