@@ -65,10 +65,9 @@ def fitted(found: artefact.Artefact, log: Any, codec: Any) -> "Fit":
     setup = log.about.setup
     stretches = tracks.tracks(log, codec)
     shots = shoot.shots(bench.bench(found), stretches, setup.spec.control_dt / setup.ticks)
-    print(
-        f"fitting  {len(shots.starts)} shots of {shoot.SHOT_S:g} s, which takes a minute or more; "
-        f"{shots.unsteady:.0f} s left out, as its base moved", flush=True,
-    )  # fmt: skip
+    left = f"; {shots.unsteady:.0f} s left out, as its base moved" if shots.unsteady else ""
+    seconds = f"{len(shots.starts)} shots of {shoot.SHOT_S:g} s"
+    print(f"fitting  {seconds}, which takes a minute or more{left}", flush=True)
     told = fit.fit(shots)
     if told.left > TOUCHES:
         raise ValueError(
