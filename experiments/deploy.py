@@ -82,8 +82,9 @@ class Deployer:
         task, memory = self.env.task, self.env.task.memory()
         public = [name for name in task.spec.sensors if name not in task.spec.privileged]
         sensors = export.sensors(task.model(), public)
-        blank = {sensor.name: jnp.zeros(sensor.size) for sensor in sensors}
-        rest, _ = task.control(jnp.zeros(self.env.action_dim), blank, memory)
+        # What an arm's motors are told depends on where its joints are.
+        start = export.readings(task.model(), public)
+        rest, _ = task.control(jnp.zeros(self.env.action_dim), start, memory)
         spec = Spec(
             name=self.name,
             sensors=sensors,

@@ -2,8 +2,7 @@
 
 python -m experiments.offline --agent iql --env HalfCheetah-v5 --data data/half-cheetah-medium.npz
 
-Steps are those of the critics.  The environment serves to judge the policy, and to write what a
-robot needs of it.  `--env module:Name-v0` is one that Gymnasium knows by that id.
+Steps are those of the critics; the environment judges.  `--env module:Name-v0` is Gymnasium's own.
 """
 
 from dataclasses import dataclass
@@ -158,19 +157,20 @@ def prepared(args: Any, env: envs.World) -> Dataset:
     if told.get("data_sha256", found.facts[npz.HASH]) != found.facts[npz.HASH]:
         raise ValueError(f"{args.out} was begun with other data than are in {args.data} now.")
     above = getattr(args, "base", None) is not None
-    found = of_task(args.data, found, args.env_name, env, above)
     judges = hasattr(args.agent, "critic") or hasattr(args.agent, "critics")
+    found = of_task(args.data, found, args.env_name, env, above, judges)
     if found.facts.get("reward") == "none" and judges:
         raise ValueError(f"{args.data} tells no rewards: BC alone learns from it.")
     rewards = args.reward_scale * found.steps["reward"] + args.reward_shift
     return found._replace(steps=found.steps | {"reward": rewards.astype(np.float32)})
 
 
-def of_task(path: Path, found: Dataset, name: str, env: envs.World, above: bool = False) -> Dataset:
+def of_task(
+    path: Path, found: Dataset, name: str, env: envs.World, above: bool = False, judges: bool = True
+) -> Dataset:
     """What a task of this name, it may be that of what is learned `above`, sees of a file's
-    dataset; ValueError unless it was made of it."""
-    made = found.facts.get("task")
-    if made:
+    dataset, which may lack what only critics see if none `judges`; ValueError if it's another's."""
+    if made := found.facts.get("task"):
         prior.same_task(path, found.facts, name, env.task, above)
     takes = limits(env)
     if takes and not made and "action_low" in found.facts:
@@ -181,6 +181,8 @@ def of_task(path: Path, found: Dataset, name: str, env: envs.World, above: bool 
                 f"{name} takes {takes[0]} to {takes[1]}: tell convert, with --low and --high."
             )
     like = jax.eval_shape(env.reset, jax.random.key(0)).obs
+    if isinstance(like, dict) and not judges and "obs/critic" not in found.steps:
+        like = {name: x for name, x in like.items() if name != "critic"}
     return dataset.fitted(str(path), found, like, env.action_dim)
 
 

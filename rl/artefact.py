@@ -11,7 +11,7 @@ import io
 import json
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -81,6 +81,7 @@ class Artefact:
     carry: Leaves  # before the first call
     model: bytes  # MJB: the robot in its world
     golden: Golden
+    digest: str = ""  # SHA-256 of the file that it was read from
 
     def write(self, path: Path) -> None:
         """The file `path`, whole or not at all."""
@@ -118,9 +119,10 @@ class Artefact:
 def read(path: Path) -> Artefact:
     """The artefact at `path`; ValueError if there is none, or if it is not as it was written."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        content = path.read_bytes()
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
             parts = {name: archive.read(name) for name in archive.namelist()}
-        return _unpacked(parts)
+        return replace(_unpacked(parts), digest=_hash(content))
     except FileNotFoundError:
         raise ValueError(f"There is no artefact {path}.") from None
     except IsADirectoryError:
@@ -176,14 +178,20 @@ def deploy(found: Artefact, runtime: Literal["jax", "numpy"] = "jax") -> Deploye
 
 
 def _jax_call(found: Artefact) -> Callable[..., Leaves]:
+    """One executable, compiled here and now: what does not fit it is refused, and never compiled
+    for anew while a robot waits."""
     import jax  # a robot that runs with numpy has no JAX
     from jax import export
 
+    params = [jax.numpy.asarray(x) for x in found.params]
+    names = sorted(sensor.name for sensor in found.spec.sensors)
+    readings = [found.golden.readings[name][0] for name in names]
     try:
-        compiled = jax.jit(export.deserialize(bytearray(found.compiled)).call)
+        step = jax.jit(export.deserialize(bytearray(found.compiled)).call)
+        like = params, [*found.carry], readings, found.golden.command[0]
+        compiled = step.lower(*like).compile()
     except Exception as error:  # whatever JAX makes of a program that is none
         raise ValueError(f"This JAX cannot read the artefact's program: {error!r}.") from error
-    params = [jax.numpy.asarray(x) for x in found.params]
     return lambda carry, readings, command: compiled(params, list(carry), readings, command)
 
 

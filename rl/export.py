@@ -128,6 +128,15 @@ def sensors(model: mujoco.MjModel, names: Sequence[str]) -> tuple[Sensor, ...]:
     return tuple(_sensor(model, name) for name in names)
 
 
+def readings(model: mujoco.MjModel, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Of these sensors at the model's keyframe, where its episodes start, if it has one."""
+    data = mujoco.MjData(model)
+    if model.nkey:
+        mujoco.mj_resetDataKeyframe(model, data, 0)
+    mujoco.mj_forward(model, data)
+    return {name: data.sensor(name).data.astype(np.float32) for name in names}
+
+
 def _sensor(model: mujoco.MjModel, name: str) -> Sensor:
     found = [model.sensor(i).name for i in range(model.nsensor)]
     if name not in found:

@@ -31,7 +31,7 @@ from rl.spec import Spec
 POLICIES = Path(__file__).parent.parent / "benchmarks" / "policies"
 GO2, PANDA = "go2-joystick-flat", "panda-reach"
 RATES = {GO2: 250, PANDA: 100}  # Hz, of the wire
-BEGINS = {GO2: 1.2, PANDA: 7.2}  # s until jogs begin
+BEGINS_S = 1.2  # s until jogs begin
 HZ = 1000  # steps of physics a second, where the fit has 500
 SPRING, TWIST = 5e5, 2e4  # N/m and N m/rad that hold a trunk up, with dampers to go with them
 
@@ -144,7 +144,7 @@ def flight(
         body.step(told.command, round(HZ / rate))
     first = Heard("policy", False, wire.encode(wire.hello(spec)))
     rows[0] = rows[0]._replace(heard=(first, *rows[0].heard))
-    return Flight(About(setup, "udp", "", 0.0), rows, True)
+    return Flight(About(setup, "udp", 0.0), rows, True)
 
 
 def _said(word: Word, seq: int, number: int, spec: Spec) -> Operator:
@@ -162,7 +162,7 @@ def jogged(name: str, seed: int, seconds: float) -> Flight:
     """With a truth of this seed in it."""
     jogs = Jogs(policy(name).spec, seconds, 0.3, seed)
     return flight(
-        name, drawn(name, seed), jogs, BEGINS[name] + seconds, rate=RATES[name], seed=seed
+        name, drawn(name, seed), jogs, BEGINS_S + seconds, rate=RATES[name], seed=seed
     )
 
 

@@ -40,6 +40,14 @@ def body(angles: Any = None, speeds: Any = 0.0, quat: Any = (1, 0, 0, 0)) -> dic
     return told | {"gyro": numbers[24:27], "orientation": numbers[27:]}
 
 
+def stirred(spec: Spec, told: dict[str, np.ndarray], seq: int) -> dict[str, np.ndarray]:
+    """Readings in which what moves is not quite where it was."""
+    wiggle = np.float32(1e-6 * (seq % 2))
+    moves = [motor.position for motor in spec.actuators if told[motor.velocity][0]]
+    names = [*moves, *(["gyro"] if moves and "gyro" in told else [])]
+    return told | {name: told[name] + wiggle for name in names}
+
+
 class Rig:
     """A core that is spoken to tick by tick."""
 
@@ -60,7 +68,7 @@ class Rig:
         self.number += 1
         self.core.begin(self.number * self.core.dt, late)
         if told is not None:
-            self.robot(told, **{k: x for k, x in more.items() if k in State._fields})
+            self.robot(told, **{k: x for k, x in more.items() if k in (*State._fields, "stirs")})
         if more.get("operator", True):
             self.operator(event, **{k: x for k, x in more.items() if k in Operator._fields})
         self.asked = messages.ask_of(self.spec, wire.decode(self.core.sense()))
@@ -70,6 +78,8 @@ class Rig:
 
     def robot(self, told: Any, **more: Any) -> None:
         self.seq += 1
+        if more.pop("stirs", True):
+            told = stirred(self.spec, told, self.seq)
         state = State(more.pop("seq", self.seq), self.core.now, told, more.pop("reset", False))
         message = wire.state_message(self.spec, state._replace(**more))
         self.core.hear("robot", wire.encode(message))

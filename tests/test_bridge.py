@@ -59,7 +59,7 @@ def bridge(*words: object, root: Path = ROOT) -> subprocess.Popen[str]:
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     """Exit status and all it said."""
     out, err = process.communicate(timeout=120)
-    return process.returncode, out + err
+    return process.returncode, out + (err or "")
 
 
 @pytest.mark.parametrize("runtime", ["jax", "numpy"])

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from rl import artefact
-from rl.bridge import __main__ as bridge
 from rl.bridge import commands
+from rl.bridge import sim as bridge
 from rl.bridge.limits import Limits
+from rl.bridge.show import Show, show
 from rl.bridge.simulator import Robot
 from tests.rig import Rig
 
@@ -206,7 +207,7 @@ def test_who_asks_for_less_tilt_is_heard(
 def test_what_a_policy_reads_and_writes_is_shown(
     found: artefact.Artefact, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bridge.show(bridge.Show(PATH))
+    show(Show(PATH))
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
     told = [row[0] for row in rows]
     sensors, motors = found.spec.sensors, found.spec.actuators

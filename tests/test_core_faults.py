@@ -23,7 +23,7 @@ def targets(told: Told) -> np.ndarray:
 
 FAULTS: dict[str, tuple[dict[str, Any], str, Reason]] = {
     "leans": ({"told": body(quat=(np.cos(0.6), np.sin(0.6), 0, 0))}, FAULT, Reason.TILT),
-    "beyond": ({"told": body(of("high") + 0.2)}, FAULT, Reason.RANGE),
+    "beyond": ({"told": body(of("high") + 0.2)}, FAULT, Reason.RANGE | Reason.SENSES),
     "hot": ({"told": body(), "heat": 99.0}, HOLD, Reason.MOTOR),
     "failed": ({"told": body(), "failed": True}, FAULT, Reason.MOTOR),
     "stop": ({"told": body(), "event": states.STOP}, FAULT, Reason.ASKED),

@@ -84,4 +84,4 @@ def test_jogs_end_where_they_were_stopped() -> None:
     assert jogs.word(blank._replace(state=states.INTERVENE, time=1.0)).deadman
     held = jogs.word(blank._replace(state=states.HOLD, why=8, time=2.0))
     assert held.leaves
-    assert "operator" in jogs.stopped
+    assert "operator" in held.why

@@ -45,7 +45,7 @@ QUICK = Limits(stand_s=0.5, blend_s=0.1)
 
 
 def about() -> About:
-    return About(Setup(go2(), QUICK, 5), "udp", "0" * 64, 1.75e9)
+    return About(Setup(go2(), QUICK, 5, artefact="a" * 64), "udp", 1.75e9)
 
 
 def flown(ticks: int = 400) -> list[Row]:

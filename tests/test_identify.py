@@ -135,7 +135,7 @@ def test_an_unmoved_joint_is_not_told() -> None:
     """Its interval is as wide as what was thought before."""
     moves = Jogs(policy(PANDA).spec, 3.0, 0.3, 0)
     moves.sizes[:, -1], moves.middle = 0, moves.rest  # the gripper stays at its rest
-    log = planted.flight(PANDA, drawn(PANDA, 0), moves, 10.0, rate=100)
+    log = planted.flight(PANDA, drawn(PANDA, 0), moves, 4.2, rate=100)
     shots = shoot.shots(bench.bench(policy(PANDA)), stretches(log), 0.01)
     problem, true = Problem(shots, unknowns(shots.bench)), truths(PANDA, drawn(PANDA, 0))
     z = np.array([u.spreads(true[u.name]) for u in problem.unknowns])

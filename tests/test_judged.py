@@ -127,7 +127,8 @@ LONG = 60  # periods of a plan
 ENDS = {  # what the wire is to be like, and after how many s
     "numbers": ("damped", 0.05), "state": ("safe", 0.13), "plan": ("damped", 0.7),
     "operator": ("safe", 0.25), "tracking": ("safe", 0.2), "link": ("safe", 0.6),
-    "motors": ("damped", 0.01), "machine": ("safe", 0.05), "held": ("damped", 0.7),
+    "senses": ("damped", 0.01), "motors": ("damped", 0.01), "machine": ("safe", 0.05),
+    "held": ("damped", 0.7),
 }  # fmt: skip
 
 
@@ -139,8 +140,9 @@ def lived(name: str) -> Verdict:
         waves = 0.02 * np.sin(9 * rig.core.now + np.arange(LONG)[:, None] * 9 * DT)
         told: Any = body(speeds=1.0)  # which is not standing still
         wish, more = REST + (waves if name == "state" else waves[:1]), {}
-        if t * DT / TICKS > 0.1:
-            told, wish = TOLD.get(name, same)(told), WISHED.get(name, same)(wish)
+        if (since := t * DT / TICKS - 0.1) > 0:
+            told = TOLD[name](since) if name in TOLD else told
+            wish = WISHED.get(name, same)(wish)
             more = MORE.get(name, {})
             rig.seq += 2 * (name == "link")
         rig.tick(told, wish, **more)
@@ -150,11 +152,12 @@ def lived(name: str) -> Verdict:
 
 Change = Callable[[Any], Any]
 same: Change = lambda x: x  # noqa: E731
-TOLD: dict[str, Change] = {
-    "state": lambda told: None,
-    "tilt": lambda told: body(quat=(1, 1, 0, 0)),
-    "joints": lambda told: body(of("high") + 0.15),
-    "numbers": lambda told: body(np.full(12, np.nan)),
+TOLD: dict[str, Change] = {  # so many s after it began
+    "state": lambda since: None,
+    "tilt": lambda since: body(quat=(1, 1, 0, 0)),
+    "joints": lambda since: body(REST + min(since / 0.3, 1) * (of("high") + 0.15 - REST), 9.0),
+    "senses": lambda since: body(REST + 0.4 * (np.arange(12) == 4)),
+    "numbers": lambda since: body(np.full(12, np.nan)),
 }
 JUMP = 0.9 * (np.arange(12) % 3 == 1)
 WISHED: dict[str, Change] = {

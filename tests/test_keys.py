@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from rl.bridge import states
-from rl.bridge.keys import STEPS, Keys
+from rl.bridge.keys import PRESSED_S, STEPS, Keys
 from rl.bridge.messages import Status
+from rl.bridge.refusals import ABSENT, Refused
 from tests.rig import body, go2, of
 
 Press = Any
@@ -45,19 +46,19 @@ def test_go_leads_to_being_armed_and_no_further(keys: tuple[Keys, Press]) -> Non
     assert made.word(now(states.PASSIVE)).event == ""
     press("g")
     assert made.word(now(states.PASSIVE)).event == states.STAND
-    made.tried = -np.inf
+    made.hand.tried = -np.inf
     assert made.word(now(states.READY)).event == states.ARM
     assert made.word(now(states.READY)).event == ""  # not all the time
-    made.tried = -np.inf
+    made.hand.tried = -np.inf
     assert made.word(now(states.READY)).event == states.ARM  # it was on its way still
-    made.tried = -np.inf
+    made.hand.tried = -np.inf
     assert made.word(now(states.ARMED)).event == ""
     assert made.word(now(states.HOLD)).event == ""  # it does not go on by itself
     press("g")
     assert made.word(now(states.HOLD)).event == states.ARM
     press("r")
     assert made.word(now(states.HOLD)).event == states.RELAX
-    made.tried = -np.inf
+    made.hand.tried = -np.inf
     assert made.word(now(states.PASSIVE)).event == ""
 
 
@@ -79,3 +80,33 @@ def test_what_it_is_in_is_shown_once_with_the_reason(
         made.word(now(states.FAULT, why=16))
     said = capsys.readouterr().out
     assert said.count("fault (it leans too far)   asked +0.00 +0.00 +0.00") == 1
+
+
+def test_joints_are_taken_in_hand_chosen_and_jogged(keys: tuple[Keys, Press]) -> None:
+    """While a key is pressed, and a moment longer."""
+    made, press = keys
+    press("t")
+    assert made.word(now(states.ARMED)).event == states.TAKE
+    press("nnb+")
+    word = made.word(now(states.INTERVENE))
+    motor = go2().actuators[1]
+    assert word.deadman
+    np.testing.assert_allclose(word.jog, np.eye(12)[1] * (motor.high - motor.low) / 10)
+    press("-")
+    np.testing.assert_allclose(made.word(now(states.INTERVENE)).jog, -np.asarray(word.jog))
+    made.pressed_at -= PRESSED_S
+    let = made.word(now(states.INTERVENE))
+    assert not let.deadman
+    np.testing.assert_array_equal(let.jog, 0)
+    press("t")
+    assert made.word(now(states.INTERVENE)).event == states.GIVE
+
+
+def test_what_was_refused_is_shown_once(
+    keys: tuple[Keys, Press], capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, _ = keys
+    refused = Refused(ABSENT, states.ASKED.index(states.ARM))
+    for why in (refused, refused, Refused(), refused):
+        made.word(now(states.READY)._replace(refused=why))
+    assert capsys.readouterr().out.count("'arm' is refused: no policy has come.\n") == 2

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from rl.bridge import messages, states, wire
-from rl.bridge.messages import Ask, Operator, Plan, Status
+from rl.bridge.messages import Ask, Loop, Operator, Plan, Status
+from rl.bridge.refusals import CLEARED, Refused
 from tests.test_wire import SENSORS, SPEC
 
 floats = st.floats(width=32)
@@ -64,13 +65,25 @@ def test_a_word_arrives_as_it_was(sent: Operator) -> None:
 
 statuses = st.builds(
     Status, ticks, st.floats(0, 1e9), st.sampled_from(states.STATES), st.integers(0, 2**15 - 1),
-    st.integers(0, 2**15 - 1), st.integers(0, 2**24 - 1), four, pairs, st.booleans(),
+    st.integers(0, 2**15 - 1), st.integers(0, 2**24 - 1), four, pairs, st.booleans(), ones,
+    st.builds(Loop, *[floats] * len(Loop._fields)), st.booleans(),
+    st.just(Refused()) | st.builds(
+        Refused, st.integers(2, CLEARED), st.integers(0, len(states.ASKED) - 1),
+        st.integers(0, 2**24 - 1),
+    ),
 )  # fmt: skip
 
 
 @given(statuses)
 def test_a_status_arrives_as_it_was(sent: Status) -> None:
     same(messages.status_of(SPEC, over(messages.status_message(SPEC, sent))), sent)
+
+
+@given(statuses, arrays("<f4", 3, elements=floats))
+def test_a_refusal_that_there_is_not_is_no_status(sent: Status, numbers: np.ndarray) -> None:
+    message = messages.status_message(SPEC, sent._replace(refused=Refused(*numbers)))
+    status = messages.status_of(SPEC, over(message))
+    assert status is None or status.refused.text or status.refused.why == 0
 
 
 def test_a_plan_that_does_not_fit_has_no_targets() -> None:

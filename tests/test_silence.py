@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rl import artefact
-from rl.bridge import __main__ as program
+from rl.bridge import sim as program
 from rl.bridge.simd import STARVED, Simulator
 from rl.bridge.simulator import Robot
 from rl.bridge.wire import Command

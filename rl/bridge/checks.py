@@ -16,6 +16,8 @@ GONE_S = 1.0  # s of silence after which a robot is no longer there
 BAD_PAUSE, BAD_FAIL = 2, 5  # messages in a row with numbers that are none
 LATE_TIMES = 3  # that a tick is late in a second
 STILL = 0.3, 0.5, 0.5  # rad of tilt, rad/s of the body, rad/s of joints: less is standing still
+JUMP = 1.5, 0.1  # times a joint's speed, and rad or m, by which no joint moves between states
+STUCK_S, STIRS = 0.1, 0.5  # s that a sensor says the same of what moves by so many rad/s or m/s
 WINDOW_S, FEW = 0.5, 10  # s in which lost states are counted, and of how many at least
 
 
@@ -37,6 +39,7 @@ class Reason(IntFlag):
     POSITION = 4096  # cut, of which it is not held
     PACE = 8192
     TORQUE = 16384
+    SENSES = 32768  # a sensor says what cannot be
 
 
 SAID = {
@@ -55,6 +58,7 @@ SAID = {
     Reason.POSITION: "a limit of position",
     Reason.PACE: "a limit of speed or acceleration",
     Reason.TORQUE: "a limit of torque",
+    Reason.SENSES: "a sensor says what cannot be",
 }
 
 
@@ -90,6 +94,7 @@ class Checks:
         self.spec, self.limits = spec, limits
         self.max_tilt = min(limits.max_tilt, spec.max_tilt)
         self.walks = spec.max_tilt < 180  # it may fall, and cannot be held anywhere
+        self.speed = np.array([a.speed for a in spec.actuators])
         self.low = np.array([a.low for a in spec.actuators]) - limits.beyond
         self.high = np.array([a.high for a in spec.actuators]) + limits.beyond
         self.reset()
@@ -100,6 +105,13 @@ class Checks:
         self.links: deque[tuple[float, int, int]] = deque()  # time, lost and came
         self.lost = self.came = 0  # in all of these
         self.lates: deque[float] = deque(maxlen=LATE_TIMES)
+        self.before: Seen | None = None  # when a state came last
+        self.same_since: Any = None  # s, of each joint and of the IMU
+
+    @property
+    def loss(self) -> float:
+        """Share of the robot's last states that were lost."""
+        return self.lost / max(self.lost + self.came, 1)
 
     def judge(self, seen: Seen) -> tuple[Reason, str]:
         """The reasons there are, and the gravest event they lead to, "" if none."""
@@ -148,6 +160,30 @@ def tracking(checks: Checks, seen: Seen) -> str:
     off = np.abs(seen.wished - seen.angles) > checks.limits.tracking
     checks.off_since = np.where(off, np.minimum(checks.off_since, seen.now), np.inf)
     return PAUSE if (seen.now - checks.off_since > checks.limits.tracking_s).any() else ""
+
+
+def senses(checks: Checks, seen: Seen) -> str:
+    """No joint jumps, and no sensor of what moves says the same again and again."""
+    if seen.angles is None or not seen.came:
+        return ""
+    before, checks.before = checks.before, seen
+    if before is None or seen.now - before.now > checks.limits.state_age:
+        checks.same_since = np.full(len(seen.angles) + 1, seen.now)
+        return ""
+    most = JUMP[0] * checks.speed * (seen.now - before.now) + JUMP[1]
+    jumps = np.abs(seen.angles - before.angles) > most
+    moves = np.abs(seen.speeds) > STIRS
+    same = np.append((seen.angles == before.angles) & moves, _same_imu(checks, seen, before, moves))
+    checks.same_since = np.where(same, checks.same_since, seen.now)
+    frozen = seen.now - checks.same_since > STUCK_S
+    return FAIL if seen.state != states.PASSIVE and (jumps.any() or frozen.any()) else ""
+
+
+def _same_imu(checks: Checks, seen: Seen, before: Seen, moves: np.ndarray) -> bool:
+    """A walker's IMU says just what it said, though joints move."""
+    names = [name for name in ("gyro", "orientation") if name in seen.readings]
+    same = [np.array_equal(seen.readings[x], before.readings[x]) for x in names]
+    return checks.walks and bool(names) and all(same) and bool(moves.any())
 
 
 def link(checks: Checks, seen: Seen) -> str:
@@ -207,6 +243,6 @@ def still(seen: Seen) -> bool:
 # Each is needed (tests/test_judged.py takes them out one by one).
 CHECKS: dict[Callable[[Checks, Seen], str], Reason] = {
     numbers: Reason.NUMBERS, state: Reason.STATE, plan: Reason.PLAN, operator: Reason.OPERATOR,
-    tilt: Reason.TILT, joints: Reason.RANGE, tracking: Reason.TRACKING, link: Reason.LINK,
-    motors: Reason.MOTOR, machine: Reason.LATE, held: Reason.HELD,
+    tilt: Reason.TILT, joints: Reason.RANGE, tracking: Reason.TRACKING, senses: Reason.SENSES,
+    link: Reason.LINK, motors: Reason.MOTOR, machine: Reason.LATE, held: Reason.HELD,
 }  # fmt: skip

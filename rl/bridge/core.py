@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rl.bridge import messages, states, wire
-from rl.bridge.checks import GONE_S, Checks, Reason, Seen, said
+from rl.bridge import messages, refusals, states, wire
+from rl.bridge.checks import GONE_S, Checks, Reason, Seen
 from rl.bridge.ears import INF, Codec, Ears
 from rl.bridge.limiter import Limited, Limiter
 from rl.bridge.limits import Limits
+from rl.bridge.refusals import Clears, Punctual, Refused
 from rl.bridge.wire import Command
 from rl.bridge.wishes import Wishes
 from rl.spec import Spec
@@ -27,6 +28,7 @@ class Setup:
     limits: Limits
     ticks: int  # of the wire, in a period of the policy
     episodes: bool = False  # a simulated robot may begin anew, armed
+    artefact: str = ""  # SHA-256 of the policy's file
 
 
 class Told(NamedTuple):
@@ -46,19 +48,23 @@ class Core:
     def __init__(self, setup: Setup, codec: Codec) -> None:
         setup.limits.check()
         self.setup, self.codec = setup, codec
-        self.ears = Ears(setup.spec, codec, setup.episodes)
+        self.ears = Ears(setup.spec, codec, setup.episodes, wire.tag(setup.artefact))
         self.limiter = Limiter(setup.spec, setup.limits, setup.ticks)
         self.checks = Checks(setup.spec, setup.limits)
         self.wishes = Wishes(setup.spec, setup.limits, setup.ticks)
         self.dt = setup.spec.control_dt / setup.ticks  # s between ticks
+        self.punctual = Punctual(self.dt, setup.limits.late, setup.limits.missed)
         self.state, self.why, self.mask = states.DISCONNECTED, Reason(0), Reason(0)
         self.now = self.late = 0.0
         self.forget = False  # the policy is to forget what was
-        self.refused = ""  # the last that could not be done, and why
+        self.clearing = False  # an operator said so in this tick
+        self.refusal = Refused()  # of the last that was asked for
+        self.clears = Clears(setup.limits.clears)
 
     def begin(self, now: float, late: float) -> None:
         """A tick, at a time in s, so many s after it should have begun."""
-        self.now, self.late = now, late
+        self.now, self.late, self.clearing = now, late, False
+        self.punctual.add(now, late)
         self.ears.begin(now)
 
     def hear(self, source: str, datagram: bytes) -> None:
@@ -110,20 +116,40 @@ class Core:
 
     def _ask(self, event: str) -> None:
         """An operator's word; what cannot be done is refused with the reason."""
-        try:
-            after = states.after(self.state, event)
-        except states.Illegal as error:
-            self.refused = str(error)
+        self.clearing |= event == states.CLEAR
+        why, number = self._why_not(event)
+        self.refusal = Refused(why, states.ASKED.index(event), number) if why else Refused()
+        if why:
             return
+        if event == states.CLEAR and self.why != Reason.ASKED:
+            self.clears.add(self.now)
+        self._go(event, Reason.ASKED)
+
+    def _why_not(self, event: str) -> tuple[int, int]:
+        """Why an operator's word is refused, of refusals.WHY, and the number that this tells."""
+        if event not in states.TABLE[self.state]:
+            return refusals.NOWHERE, states.STATES.index(self.state)
+        after, ears = states.after(self.state, event), self.ears
         stirs = after in (states.READY, *states.MOVING) or event == states.CLEAR
         if stirs and self.mask:
-            self.refused = f"{event!r} is refused: {said(self.mask)}."
-        elif after == states.ARMED and not self.ears.met:
-            self.refused = "'arm' is refused: no policy has come."
-        elif (self.state, event) == (states.READY, states.ARM) and not self.wishes.stands(self.now):
-            self.refused = "'arm' is refused: it is still on its way to its rest."
-        else:
-            self._go(event, Reason.ASKED)
+            return refusals.UNSOUND, int(self.mask)
+        if event == states.CLEAR and self.why != Reason.ASKED and self.clears.spent(self.now):
+            return refusals.CLEARED, self.setup.limits.clears
+        if after == states.ARMED and not ears.met:
+            return refusals.OTHER if ears.other else refusals.ABSENT, 0
+        if event != states.ARM:
+            return refusals.NOTHING, 0
+        if ears.step_s > self.setup.spec.control_dt and not self.waits:
+            return refusals.SLOW, round(min(ears.step_s, 1e3) * 1e3)
+        if self.state == states.READY and not self.wishes.stands(self.now):
+            return refusals.RISING, 0
+        late = self.punctual.worst
+        return (refusals.LATE, round(min(late, 1e3) * 1e3)) if late else (refusals.NOTHING, 0)
+
+    @property
+    def refused(self) -> str:
+        """What was asked for last and refused, and why."""
+        return self.refusal.text
 
     def _go(self, event: str, why: Reason) -> None:
         before, self.state = self.state, states.after(self.state, event)
@@ -138,6 +164,7 @@ class Core:
 
     def _begin_episode(self) -> None:
         self.ears.reset, self.forget = False, True
+        self.ears.bad["policy"] = 0
         self.state, self.why = states.ARMED, Reason(0)
         self.limiter.begin(self._joints()[0])
         self.checks.reset()
@@ -169,14 +196,15 @@ class Core:
             return self.ears.reset or not self.wishes.phase
         return self.ears.reset or tick % self.setup.ticks == 0
 
-    def status(self, tick: int) -> messages.Status:
+    def status(self, tick: int, loop: messages.Loop = messages.Loop()) -> messages.Status:
         """What operators are told."""
         robot, operator = self.ears.robot, self.ears.operator
         blank = {s.name: np.zeros(s.size) for s in self.setup.spec.sensors}
         return messages.Status(
             tick, robot.time if robot else self.now, self.state, int(self.why), int(self.mask),
             operator.number if operator else 0, robot.readings if robot else blank,
-            self.limiter.targets, self.waits,
+            self.limiter.targets, self.waits, self.asked, loop._replace(loss=self.checks.loss),
+            self.setup.episodes, self.refusal,
         )  # fmt: skip
 
     def _seen(self) -> Seen:
@@ -202,7 +230,9 @@ class Core:
 
     def _damped(self) -> Command:
         off, damping = np.zeros(len(self.limiter.rest)), self.setup.limits.damping
-        return Command(self._seq, self.limiter.targets, off, off + damping, True, self.asked)
+        return Command(
+            self._seq, self.limiter.targets, off, off + damping, True, self.asked, self.clearing
+        )
 
     def _command(self, limited: Limited) -> Command:
         self.mask |= limited.mask

@@ -7,10 +7,10 @@ import numpy as np
 
 from rl.bridge import wire
 from rl.bridge.messages import Status, status_message
-from rl.bridge.wire import Link, Message
+from rl.bridge.wire import REFUSED, Link, Message
 from rl.spec import Spec
 
-POLICY, PILOT, WATCHER, REFUSED = 64, 128, 256, 512  # flags of a greeting
+POLICY, PILOT, WATCHER = 64, 128, 256  # flags of a greeting
 SILENT_S = 1.0  # of a pilot, after which another may take over
 MOST_WATCHERS = 16
 
@@ -21,10 +21,14 @@ class Heard(NamedTuple):
 
 
 class Desk:
-    def __init__(self, spec: Spec, bind: tuple[str, int], patience: tuple[float, float]) -> None:
+    def __init__(
+        self, spec: Spec, bind: tuple[str, int], patience: tuple[float, float], tag: int = 0
+    ) -> None:
         """`patience`: s of wall time to wait for policy and pilot while a simulated robot's stands
-        still; who did not answer is not waited for again until it speaks."""
-        self.spec, self.link = spec, Link(bind)
+        still; who did not answer is not waited for again until it speaks.  `tag` is of the artefact
+        that its policy must be of."""
+        self.spec, self.link, self.tag = spec, Link(bind), tag
+        self.hello = wire.hello(spec)  # once: it is too long to be written in a tick
         self.patience: dict[str, float] = dict(zip(("policy", "operator"), patience, strict=True))
         self.policy: Any = None  # addresses
         self.pilot: Any = None
@@ -39,15 +43,16 @@ class Desk:
         """s since the pilot spoke."""
         return time.monotonic() - self.spoke.get("operator", -np.inf)
 
-    def gather(self, timeout: float) -> None:
-        """Wait for a policy and a pilot; ValueError if one does not come."""
-        until = time.monotonic() + timeout
+    def gather(self, policy: float, pilot: float) -> None:
+        """Wait so many s for a policy, and for a pilot; ValueError if one does not come."""
+        began = time.monotonic()
         while not (self.policy and self.pilot):
-            if (left := until - time.monotonic()) <= 0:
-                who = "pilot" if self.policy else "policy"
+            who, timeout = ("pilot", pilot) if self.policy else ("policy", policy)
+            if (left := began + timeout - time.monotonic()) <= 0:
                 raise ValueError(f"No {who} came within {timeout:g} s.")
-            if got := self.link.receive_raw(left):
+            if got := self.link.receive_raw(min(left, 1.0)):
                 self._sort(*got)
+            self.inbox = [*dict.fromkeys(self.inbox)]  # a policy greets again and again
 
     def collect(self) -> list[Heard]:
         """All that came since the last call."""
@@ -120,9 +125,14 @@ class Desk:
 
     def _greet(self, message: Message, sender: Any) -> None:
         """Let in who comes with our spec, and answer."""
-        answer, now = wire.hello(self.spec), time.monotonic()
+        answer, now = self.hello, time.monotonic()
         recent = self.pilot_silent < SILENT_S
-        if message.hash != self.spec.hash:
+        if message.flags & POLICY and not self._ours(message):
+            self.inbox.append(Heard("policy", wire.encode(message)))  # so that pilots are told
+            if message.hash == self.spec.hash:
+                why = "The bridge is of another artefact: start it and the policy with one file."
+                answer = answer._replace(flags=REFUSED, text=why)
+        elif message.hash != self.spec.hash:
             pass  # who it is can see the difference, and tell it
         elif message.flags & POLICY:
             self.policy = sender
@@ -134,6 +144,11 @@ class Desk:
         elif sender in self.watchers or len(self.watchers) < MOST_WATCHERS:
             self.watchers[sender] = now
         self._send(sender, wire.encode(answer))
+
+    def _ours(self, message: Message) -> bool:
+        """A policy of our artefact; one that says of no file what it is, is taken at its word."""
+        same = not (message.seq and self.tag) or message.seq == self.tag
+        return message.hash == self.spec.hash and same
 
     def _send(self, peer: Any, datagram: bytes) -> None:
         self.link.peer = peer

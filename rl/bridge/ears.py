@@ -17,7 +17,9 @@ MOST_LOST = 100  # states in a row that are counted
 
 
 class Codec(Protocol):
-    """How a robot speaks: pure functions to and from bytes."""
+    """How a robot speaks: to and from bytes, by these and those before, and nothing else."""
+
+    name: str  # as logs of flights have it
 
     def state(self, datagram: bytes) -> State | None: ...
     def command(self, command: Command) -> bytes: ...
@@ -26,12 +28,15 @@ class Codec(Protocol):
 class Ears:
     """One bridge's.  Nothing that is old, of another robot or not a number gets further."""
 
-    def __init__(self, spec: Spec, codec: Codec, episodes: bool) -> None:
-        self.spec, self.codec, self.episodes = spec, codec, episodes
+    def __init__(self, spec: Spec, codec: Codec, episodes: bool, tag: int = 0) -> None:
+        """`tag` is of the artefact that its policy must be of."""
+        self.spec, self.codec, self.episodes, self.tag = spec, codec, episodes, tag
         self.now = 0.0
         self.robot: State | None = None  # the newest
         self.operator: Operator | None = None
         self.met = False  # a policy has come, and is warm
+        self.other = False  # one has come that is of another artefact
+        self.step_s = 0.0  # s that the policy takes for a step, as it says
         self.ends = False  # the bridge itself: motors are to be left damped
         self.heard: dict[str, float] = dict.fromkeys(("robot", "operator"), -INF)  # when
         self.bad = dict.fromkeys(("robot", "policy", "operator"), 0)  # in a row
@@ -74,7 +79,12 @@ class Ears:
     def _policy(self, datagram: bytes) -> bool:
         message = wire.decode(datagram)
         if message and message.kind == wire.HELLO:
-            self.met = True
+            # Who says of no file what it is, is taken at its word.
+            mine = not (message.seq and self.tag) or message.seq == self.tag
+            if mine and message.hash == self.spec.hash:
+                self.met, self.step_s = True, message.time
+            else:
+                self.other = True
             return True
         plan = messages.plan_of(self.spec, message)
         if plan is None:

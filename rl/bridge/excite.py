@@ -15,6 +15,7 @@ from rl.bridge.checks import said
 from rl.bridge.limits import Limits
 from rl.bridge.messages import Status
 from rl.bridge.pilot import Word
+from rl.bridge.source import By
 from rl.spec import Spec
 
 AGAIN_S = 0.2  # s between two tries to be armed
@@ -43,7 +44,7 @@ class Jogs:
 
     def __init__(self, spec: Spec, seconds: float, size: float, seed: int = 0) -> None:
         self.seconds, self.since, self.tried = seconds, np.inf, ("", -np.inf)
-        self.dt, self.stopped = spec.control_dt, ""  # and why it was, before its time was over
+        self.dt = spec.control_dt
         rng, motors = np.random.default_rng(seed), spec.actuators
         low, high, self.rest, speed, sharp = (
             np.array([getattr(a, k) for a in motors])
@@ -71,8 +72,7 @@ class Jogs:
             return Word(states.WAIT if over else "", jog=self.jog(ran, status.targets),
                         deadman=True, leaves=over)  # fmt: skip
         if self.since < np.inf or status.state == states.FAULT:
-            self.stopped = said(status.why)
-            return Word(leaves=True)
+            return Word(leaves=True, why=f"It was stopped before its end: {said(status.why)}.")
         event = {
             states.PASSIVE: states.STAND, states.HOLD: states.STAND, states.READY: states.ARM,
             states.ARMED: states.TAKE,
@@ -102,14 +102,7 @@ def excite(args: Excite) -> int:
         raise ValueError(f"--size is {args.size:g}; it takes rad, or a share, above 0 up to 1.")
     asked = tuple((channel.low + channel.high) / 2 for channel in spec.command)
     run = launch.Run(  # its policy must come, and is not asked
-        path, args.robot, asked, seconds=args.seconds, limits=args.limits, log=args.log,
+        path, args.robot, by=By(asked), limits=args.limits, log=args.log,
         runtime="jax" if isinstance(found.program, str) else "numpy",
     )  # fmt: skip
-    jogs = Jogs(spec, args.seconds, args.size, args.seed)
-    code = launch.run(run, jogs)
-    if jogs.stopped:
-        raise ValueError(
-            f"It was stopped before its jogs were over: {jogs.stopped}. {args.log} has them up to "
-            "there."
-        )
-    return code
+    return launch.run(run, Jogs(spec, args.seconds, args.size, args.seed))

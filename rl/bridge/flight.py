@@ -85,14 +85,18 @@ class About:
 
     setup: Setup
     codec: str  # how the robot speaks
-    artefact: str  # SHA-256 of the policy's file
     start: float  # s since 1970
+
+    @property
+    def artefact(self) -> str:
+        """SHA-256 of the policy's file."""
+        return self.setup.artefact
 
     def text(self) -> str:
         setup = self.setup
         facts = {"ticks": setup.ticks, "episodes": setup.episodes}
         facts |= {"spec": asdict(setup.spec), "limits": asdict(setup.limits), "schema": SCHEMA}
-        facts |= {"codec": self.codec, "artefact": self.artefact, "start": self.start}
+        facts |= {"codec": self.codec, "artefact": setup.artefact, "start": self.start}
         return json.dumps(facts)
 
 
@@ -101,9 +105,10 @@ def about(text: str) -> About:
     if facts["schema"] != SCHEMA:
         raise ValueError("another version wrote it")
     setup = Setup(
-        from_facts(facts["spec"]), Limits(**facts["limits"]), facts["ticks"], facts["episodes"]
+        from_facts(facts["spec"]), Limits(**facts["limits"]), facts["ticks"], facts["episodes"],
+        facts["artefact"],
     )  # fmt: skip
-    return About(setup, facts["codec"], facts["artefact"], facts["start"])
+    return About(setup, facts["codec"], facts["start"])
 
 
 class Log:

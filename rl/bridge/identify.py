@@ -35,8 +35,7 @@ class Identify:
 def identify(args: Identify) -> None:
     from mujoco import sysid
 
-    from rl.bridge import flight
-    from rl.bridge.drivers.udp import Codec
+    from rl.bridge import flight, robots
 
     if not hasattr(sysid, "optimize"):  # it says nothing of what it lacks
         raise ValueError("identify needs more of MuJoCo: pip install 'robotrl[sysid]'.")
@@ -51,10 +50,10 @@ def identify(args: Identify) -> None:
         )
     if not log.whole:
         print(f"note     {args.log} was cut short, or is damaged: what is whole of it was read")
-    fit = fitted(found, log, Codec(spec))
+    fit = fitted(found, log, robots.codec(log.about))
     tell(fit, spec)
     if args.out:
-        args.out.write_text(json.dumps(facts(fit, spec, log.about.artefact), indent=1) + "\n")
+        args.out.write_text(json.dumps(facts(fit, spec, log.about.setup.artefact), indent=1) + "\n")
         print(f"ranges   {args.out}")
 
 

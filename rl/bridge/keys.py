@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from rl.bridge import states
-from rl.bridge.checks import said
+from rl.bridge.hand import Hand, turned
 from rl.bridge.messages import Status
-from rl.bridge.pilot import AGAIN_S, Word
+from rl.bridge.pilot import Word
 from rl.spec import Spec
 
 STEPS = 8  # presses of a key from nothing to the most
@@ -22,22 +22,26 @@ EVENTS = {
     " ": states.STOP, "h": states.WAIT, "r": states.RELAX, "c": states.CLEAR, "u": states.STAND,
 }  # fmt: skip
 MORE, LESS = "wqa", "sed"  # of the first three numbers of a command: forward, left, turn left
+NEXT, JOGS = {"n": 1, "b": -1}, {"+": 1, "=": 1, "-": -1}  # =: a plus without the shift
+PRESSED_S = 0.15  # s that a key which jogs counts as held: a terminal does not tell its release
 HELP = """keys     g: stand up and go  h: hold  r: relax  SPACE: STOP  c: clear a stop  z: leave
-         w s  q e  a d: more and less of {}   x: none"""
+         w s  q e  a d: more and less of {}   x: none
+         t: take joints in hand, or give them back  n b: the next, the one before  + -: move it"""
 
 
 class Keys:
     """What is pressed, as words; use it in a `with`, which leaves the terminal as it was."""
 
     def __init__(self, spec: Spec, stream: Any = None) -> None:
-        self.spec, self.stream = spec, stream or sys.stdin
-        self.low, self.high = (np.array([getattr(c, k) for c in spec.command])
-                               for k in ("low", "high"))  # fmt: skip
-        self.command = np.clip(np.zeros(len(spec.command)), self.low, self.high)
-        self.goes, self.tried, self.shown = False, -np.inf, ""
+        self.spec, self.stream, self.hand = spec, stream or sys.stdin, Hand(spec)
+        self.command = self.hand.none
+        self.jogs, self.pressed_at = 0, -np.inf  # which way, and when it was said last
 
     def __enter__(self) -> "Keys":
-        self.before = termios.tcgetattr(self.stream)
+        try:
+            self.before = termios.tcgetattr(self.stream)
+        except termios.error:
+            raise ValueError("There is no terminal whose keys could drive it.") from None
         tty.setcbreak(self.stream)
         names = ", ".join(channel.name for channel in self.spec.command[: len(MORE)])
         print(HELP.format(names or "nothing"), flush=True)
@@ -50,14 +54,19 @@ class Keys:
         print()
 
     def word(self, status: Status) -> Word:
-        event, leaves = "", False
+        event, leaves, hand = "", False, self.hand
         for key in self.pressed():
             leaves |= key == "z"
-            self.goes = key == "g" or (self.goes and key not in EVENTS)
-            event = states.STOP if event == states.STOP else EVENTS.get(key, event)
+            hand.goes = key == "g" or (hand.goes and key not in EVENTS)
+            said = turned(status) if key == "t" else EVENTS.get(key, event)
+            event = states.STOP if event == states.STOP else said
             self.change(key)
-        self.show(status)
-        return Word(event or self.going(status), self.command.copy(), leaves=leaves)
+        hand.show(status, self.command)
+        held = time.monotonic() - self.pressed_at < PRESSED_S
+        return Word(
+            event or hand.going(status), self.command.copy(), hand.jog(self.jogs * held), held,
+            leaves,
+        )  # fmt: skip
 
     def pressed(self) -> str:
         """Keys since the last look."""
@@ -66,29 +75,14 @@ class Keys:
         return os.read(self.stream.fileno(), 64).decode(errors="ignore")
 
     def change(self, key: str) -> None:
-        """The command, by a key."""
-        step = (self.high - self.low) / 2 / STEPS
-        if key == "x":
-            self.command = np.clip(np.zeros_like(self.command), self.low, self.high)
+        """The command, or the joint that is jogged, by a key."""
+        hand = self.hand
+        hand.other(NEXT.get(key, 0))
+        if key in JOGS:
+            self.jogs, self.pressed_at = JOGS[key], time.monotonic()
+        step = (hand.high - hand.low) / 2 / STEPS
+        command = hand.none.copy() if key == "x" else self.command.copy()
         for keys, sign in ((MORE, 1), (LESS, -1)):
-            if (at := keys.find(key)) >= 0 and at < len(self.command):
-                self.command[at] += sign * step[at]
-        self.command = np.clip(np.where(abs(self.command) < 1e-9, 0, self.command), self.low,
-                               self.high)  # fmt: skip
-
-    def going(self, status: Status) -> str:
-        """What leads on from where it is to being armed, if that is wanted."""
-        wanted = {states.PASSIVE: states.STAND, states.READY: states.ARM, states.HOLD: states.ARM}
-        self.goes &= status.state in wanted
-        if not self.goes or time.monotonic() - self.tried < AGAIN_S:
-            return ""
-        self.tried = time.monotonic()
-        return wanted[status.state]
-
-    def show(self, status: Status) -> None:
-        asked = " ".join(f"{x:+.2f}" for x in self.command)
-        why = f" ({said(status.why)})" if status.why and status.state != states.ARMED else ""
-        line = f"{status.state}{why}   asked {asked or 'nothing'}"
-        if line != self.shown:
-            print(f"\r\x1b[K{line}", end="", flush=True)
-            self.shown = line
+            if (at := keys.find(key)) >= 0 and at < len(command):
+                command[at] += sign * step[at]
+        self.command = np.clip(np.where(abs(command) < 1e-9, 0, command), hand.low, hand.high)

@@ -1,23 +1,44 @@
-"""A robot driven: its bridge and its policy in processes of their own, its pilot in this one."""
+"""A robot driven: its bridge and its policy in processes of their own, its pilot in this one, or in
+one that comes to its desk."""
 
+import platform
+import select
 import signal
 import subprocess
 import sys
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from threading import Thread
+from typing import Annotated, Any, Literal
 
 import tyro
+from tyro.constructors import PrimitiveConstructorSpec
 
 from rl import artefact
-from rl.bridge import commands, wire
+from rl.bridge import robots, wire
+from rl.bridge.board import PORT
 from rl.bridge.limits import Limits
-from rl.bridge.pilot import Pilot, Script, Source
+from rl.bridge.pilot import Pilot, Source
+from rl.bridge.source import By
 from rl.bridge.wire import Link
 from rl.spec import Spec
 
+
+def _port(words: list[str]) -> int:
+    """Of --page, which may say none."""
+    port = int(words[0]) if words else PORT
+    if len(words) > 1 or not 0 < port < 65536:
+        raise ValueError("it takes one port, from 1 to 65535")
+    return port
+
+
+Port = Annotated[int, PrimitiveConstructorSpec(
+    "*", "[PORT]", _port, lambda x: isinstance(x, int), lambda x: [str(x)] if x else ["none"]
+)]  # fmt: skip
+ALL, HERE = "0.0.0.0", "127.0.0.1"  # of the addresses of this machine
 ENDS_S = 5.0  # s for a process to end
+STAYS_S = 1e6  # s that a simulated robot waits for who is to drive it
 SIMULATED = "sim"  # what the name of a robot begins with that is to be simulated
 
 
@@ -26,61 +47,94 @@ class Run:
     """Run a policy: what the robot measures comes in, what its motors are to do goes out."""
 
     artefact: tyro.conf.Positional[Path]  # or the directory of a run that has one
-    robot: str = "127.0.0.1:9870"  # host:port; or sim-go2, sim: one that is simulated for it
-    command: tuple[float, ...] = ()  # what is asked of it, all the time
-    script: Path | None = None  # or a CSV file of times, s, and commands
-    keys: bool = False  # or a keyboard's; that of who starts a simulated robot, and says neither
-    seconds: float = 20.0  # for which it is asked, of a robot that has no end of its own
+    robot: str = "127.0.0.1:9870"  # host:port; go2:eth0; franka:HOST; sim-go2, sim: simulated
+    sensors: str = ""  # host:port where a program says what a Franka does not measure
+    by: tyro.conf.OmitArgPrefixes[By] = By()  # keys, of who starts a simulated robot and names none
+    desk: str = ""  # or who comes to this host:port, with python -m rl.bridge teleop
     runtime: Literal["jax", "numpy"] = "jax"
     limits: Limits = Limits()
     log: Path | None = None  # an .mcap file of all that is heard and told
+    page: Port = 0  # of a web page on this machine that shows it, and can stop it: 9880 or another
 
 
-def run(args: Run, source: Source | None = None) -> int:
-    """Drive a robot, as `source` says or else the flags, until somebody has had enough: the status
-    to exit with.  Who brings a source of its own has a simulated robot held up."""
+def run(args: Run, own: Source | None = None) -> int:
+    """Drive a robot until somebody has had enough: the status to exit with.
+
+    With a source of its `own` it is as that says, and a simulated robot is held up.
+    """
     path = found(args.artefact)
     spec = artefact.read(path).spec
-    if bool(args.script) + bool(args.command) + args.keys > 1:
-        raise ValueError("--script, --command or --keys: one of them.")
-    asked = commands.script(spec, args.script) if args.script else commands.constant(
-        spec, args.command)  # fmt: skip
     args.limits.check()
     if args.log and args.log.exists():
         raise ValueError(f"--log {args.log} is there already: name another.")
-    if not 0 < args.seconds < float("inf"):
-        raise ValueError(f"--seconds is {args.seconds:g}; it takes a time above 0 s.")
-    robot, desk = _simulated(args, spec), wire.free_address()
-    flags = [f"--limits.{x.name.replace('_', '-')}={getattr(args.limits, x.name)}"
-             for x in fields(args.limits)]  # fmt: skip
-    flags += [f"--log={args.log}"] if args.log else []
-    pilot, begun = Pilot(spec, Link(("127.0.0.1", 0), wire.address(desk))), []
-    keys = args.keys or (
-        bool(robot) and not args.script and not args.command and sys.stdin.isatty()
-    )
+    if args.desk and args.by.said:
+        raise ValueError("--desk: who comes there drives it, and says by what.")
+    (robot, alone), desk = _which(args, spec), args.desk or wire.free_address()
+    keys = alone and sys.stdin.isatty()
+    if alone and not (robot or keys or args.by.said or args.desk or own):
+        raise ValueError(f"{args.robot} moves if it is told to: --keys, --command or --script.")
+    source, desk = None if args.desk else args.by.source(spec, keys), desk.replace(ALL, HERE)
+    source = nullcontext(own) if own else source
+    pilot = Pilot(spec, Link(("127.0.0.1", 0), wire.address(desk)))
+    begun: list[subprocess.Popen[bytes]] = []
+    page = None
     try:
-        flags = [f"--robot={robot or args.robot}", f"--desk={desk}", *flags]
-        begun.append(bridge := _start("robotd", path, *flags))
-        begun.append(_start("policyd", path, f"--desk={desk}", f"--runtime={args.runtime}"))
-        if robot:
-            begun.append(_start(
-                "__main__", "sim", path, f"--address={robot}", "--pace=real", "--no-episodes",
-                "--wait=120", *["--hung"] * bool(source)))  # fmt: skip
-        _meet(pilot, begun)
-        chosen = nullcontext(source) if source else _source(spec, asked, args, keys, bool(robot))
-        with chosen as words:
-            try:
-                pilot.live(words)
-            except KeyboardInterrupt:
-                pilot.bye()
-                bridge.wait(ENDS_S)
-                return 128 + signal.SIGINT
-            pilot.bye()
+        _begin(args, path, robot, pilot, begun, ["--hung"] * bool(own))
+        bridge = begun[0]
+        page = _page(path, desk, args.page, bridge) if args.page else None
+        if source is None:
+            at = args.desk.replace(ALL, platform.node())
+            print(f"teleop   python -m rl.bridge teleop {at} {args.artefact}", flush=True)
+            return bridge.wait()
+        pilot.meet()
+        with source as words:
+            pilot.live(words)
+        pilot.bye()
         return bridge.wait(ENDS_S)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     except subprocess.TimeoutExpired:
         return 1
     finally:
-        _end(pilot, begun)
+        if args.desk and begun:
+            begun[0].terminate()
+        if page:
+            page.terminate()
+        _end(pilot, [*begun, page] if page else begun)
+
+
+def _begin(
+    args: Run, path: Path, robot: str, pilot: Pilot, begun: list[subprocess.Popen[bytes]],
+    more: list[str],
+) -> None:  # fmt: skip
+    """Start bridge, policy, and a robot that is to be simulated at an address, and wait until the
+    policy was let in; end with a process that could not begin, and has said why."""
+    desk = "{}:{}".format(*pilot.link.peer or ())
+    flags = [f"--limits.{x.name.replace('_', '-')}={getattr(args.limits, x.name)}"
+             for x in fields(args.limits)]  # fmt: skip
+    flags += [f"--log={args.log}"] if args.log else []
+    flags += [f"--sensors={args.sensors}"] if args.sensors else []
+    flags += ["--stays"] if args.desk else []
+    flags += [f"--robot={robot or args.robot}", f"--desk={args.desk or desk}"]
+    begun.append(_start("robotd", path, *flags))
+    policy = _start("policyd", path, f"--desk={desk}", f"--runtime={args.runtime}",
+                    stdout=subprocess.PIPE)  # fmt: skip
+    begun.append(policy)
+    if robot:
+        begun.append(_start(
+            "__main__", "sim", path, f"--address={robot}", "--pace=real", "--no-episodes",
+            f"--wait={STAYS_S if args.desk else 120}", *more))  # fmt: skip
+    assert policy.stdout
+    code, said = 0, b""
+    while not code and not select.select([policy.stdout], [], [], 0.1)[0]:
+        code = next(filter(None, (process.poll() for process in begun)), 0)
+        if not args.desk:
+            pilot.greet()  # the robot is met as soon as both have come
+    if code or not (said := policy.stdout.readline()):
+        for process in begun:
+            process.terminate()
+        raise SystemExit(code or policy.wait())
+    print(said.decode(), end="", flush=True)
 
 
 def found(path: Path) -> Path:
@@ -96,40 +150,32 @@ def found(path: Path) -> Path:
     return inside[0]
 
 
-def _simulated(args: Run, spec: Spec) -> str:
-    """The address of a robot that is to be simulated, "" if it is not."""
+def _which(args: Run, spec: Spec) -> tuple[str, bool]:
+    """The address of a robot that is to be simulated, "" if it is not; and whether it lies there
+    until it is told to stand."""
     if not args.robot.startswith(SIMULATED):
-        wire.address(args.robot)
-        return ""
+        return "", robots.check(spec, args.robot, args.sensors)
     kind = args.robot.removeprefix(SIMULATED).removeprefix("-")
     if not spec.name.startswith(kind):
         raise ValueError(f"--robot {args.robot}: this policy is one for {spec.name}.")
-    return wire.free_address()
+    return wire.free_address(), True
 
 
-def _source(spec: Spec, asked: commands.Operator, args: Run, keys: bool, alone: bool) -> Any:
-    if keys:
-        from rl.bridge.keys import Keys  # POSIX alone
-
-        return Keys(spec)
-    return nullcontext(Script(asked, args.seconds, arms=alone))
-
-
-def _start(name: str, *words: object) -> subprocess.Popen[bytes]:
+def _start(name: str, *words: object, stdout: int | None = None) -> subprocess.Popen[bytes]:
     module = "rl.bridge" if name == "__main__" else f"rl.bridge.{name}"
-    return subprocess.Popen([sys.executable, "-m", module, *map(str, words)])
+    return subprocess.Popen([sys.executable, "-m", module, *map(str, words)], stdout=stdout)
 
 
-def _meet(pilot: Pilot, processes: list[subprocess.Popen[bytes]]) -> None:
-    """Greet the bridge; end with a process that could not begin, and has said why."""
-    while True:
-        try:
-            pilot.meet(1.0)
-            return
-        except ValueError:
-            for process in processes:
-                if code := process.poll():
-                    raise SystemExit(code) from None
+def _page(path: Path, desk: str, port: int, bridge: subprocess.Popen[bytes]) -> Any:
+    """The process of a page, without which a robot goes on."""
+    page = _start("paged", path, f"--desk={desk}", f"--port={port}")
+
+    def mind() -> None:
+        if page.wait() and bridge.poll() is None:
+            print("page     has ended; the robot goes on", flush=True)
+
+    Thread(target=mind, daemon=True).start()
+    return page
 
 
 def _end(pilot: Pilot, processes: list[subprocess.Popen[bytes]]) -> None:

@@ -20,6 +20,8 @@ class Limits:
     loss: float = 0.3  # share of the states that may be lost in half a second
     heat: float = 85.0  # degrees C of a motor
     late: float = 0.01  # s that a tick may begin late; three times in a second are too often
+    missed: float = 0.25  # share of ticks that may be left out in the 2 s before it is armed
+    clears: int = 3  # times in an hour that a fault which nobody asked for may be cleared
     stand_s: float = 2.5  # s to go from where it is to its rest, at least
     blend_s: float = 1.0  # s from there to the policy's targets
 
@@ -41,6 +43,8 @@ class Limits:
             ("loss", 0.01, 1, "as a share"),
             ("heat", 30, 150, "degrees C"),
             ("late", 0.0001, 10, "s"),
+            ("missed", 0.01, 1, "as a share"),
+            ("clears", 0, 1e6, "times"),
             ("stand_s", 0, 60, "s"),
             ("blend_s", 0, 60, "s"),
         ):

@@ -4,10 +4,12 @@ from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
+from rl.bridge.refusals import Refused, refused
 from rl.bridge.states import ASKED, STATES
-from rl.bridge.wire import ASK, OPERATOR, PLAN, RESET, STATUS, WAITS, Message, by_name
+from rl.bridge.wire import ASK, EPISODES, OPERATOR, PLAN, RESET, STATUS, WAITS, Message, by_name
 from rl.spec import Spec
 
+NAN = float("nan")
 DEADMAN = 1  # flag of an operator's message: the hand is on it
 
 
@@ -40,6 +42,16 @@ class Operator(NamedTuple):
     jog: np.ndarray  # [A] rad/s or m/s, in the place of a policy
 
 
+class Loop(NamedTuple):
+    """How a bridge keeps up."""
+
+    late: float = 0.0  # s, the latest tick since it last said so
+    missed: float = 0.0  # ticks that were left out, in all
+    took: float = NAN  # s, the last answer of the policy; NaN if it was not asked, or was too late
+    unanswered: float = 0.0  # questions that were not answered at once, in all
+    loss: float = 0.0  # share of the robot's states
+
+
 class Status(NamedTuple):
     """How a robot and its bridge are."""
 
@@ -52,6 +64,10 @@ class Status(NamedTuple):
     readings: dict[str, np.ndarray]
     targets: np.ndarray  # [A]
     waits: bool = False
+    asked: np.ndarray | None = None  # [C], of the robot; None: zeros
+    loop: Loop = Loop()
+    episodes: bool = False  # of a simulated robot, which begin armed
+    refused: Refused = Refused()  # of what was asked for last
 
 
 def ask_message(spec: Spec, ask: Ask) -> Message:
@@ -104,22 +120,29 @@ def operator_of(spec: Spec, message: Message | None) -> Operator | None:
 def status_message(spec: Spec, status: Status) -> Message:
     head = [STATES.index(status.state), status.why, status.mask, status.number]
     readings = (status.readings[s.name] for s in spec.sensors)
-    numbers = np.concatenate([head, *readings, status.targets])
-    flags = WAITS * status.waits
+    asked = np.zeros(len(spec.command)) if status.asked is None else status.asked
+    said = *readings, status.targets, asked, status.loop, status.refused
+    numbers = np.concatenate([head, *said])
+    flags = WAITS * status.waits | EPISODES * status.episodes
     return Message(STATUS, flags, spec.hash, status.tick, status.time, numbers.astype("<f4"))
 
 
 def status_of(spec: Spec, message: Message | None) -> Status | None:
     sizes = sum(sensor.size for sensor in spec.sensors)
-    if not _fits(message, spec, STATUS, 4 + sizes + len(spec.actuators)):
+    counts = 4, sizes, len(spec.actuators), len(spec.command), len(Loop._fields), len(
+        Refused._fields)  # fmt: skip
+    if not _fits(message, spec, STATUS, sum(counts)):
         return None
     if not np.isfinite(head := message.numbers[:4]).all() or not 0 <= head[0] < len(STATES):
         return None
     state, why, mask, number = map(int, head)
-    readings, targets = np.split(message.numbers[4:], [sizes])
+    _, readings, targets, asked, loop, rest = np.split(message.numbers, np.cumsum(counts[:-1]))
+    if (refusal := refused(rest)) is None:
+        return None
+    waits, episodes = (bool(message.flags & flag) for flag in (WAITS, EPISODES))
     return Status(
-        message.seq, message.time, STATES[state], why, mask, number,
-        by_name(spec, readings), targets, bool(message.flags & WAITS),
+        message.seq, message.time, STATES[state], why, mask, number, by_name(spec, readings),
+        targets, waits, asked, Loop(*map(float, loop)), episodes, refusal,
     )  # fmt: skip
 
 

@@ -10,14 +10,17 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from rl.bridge import messages, states, wire
-from rl.bridge.desk import PILOT, REFUSED
+from rl.bridge.checks import Reason, said
+from rl.bridge.desk import PILOT
 from rl.bridge.messages import Operator, Status
-from rl.bridge.wire import Link
+from rl.bridge.refusals import NOTHING, RISING
+from rl.bridge.wire import REFUSED, Link
 from rl.spec import Spec
 
 PATIENCE = 20.0  # s for a bridge to answer
 GONE_S = 10.0  # s of its silence, in which a simulated robot may stand still
 AGAIN_S = 0.2  # s between two tries to be armed
+TRIES = 25  # that a script has, but for those on the way to its rest
 
 Asked = Callable[[float], np.ndarray]  # the command [C] at a time, s
 
@@ -28,6 +31,7 @@ class Word(NamedTuple):
     jog: np.ndarray | None = None  # [A]
     deadman: bool = False
     leaves: bool = False  # it has nothing more to say
+    why: str = ""  # it could not go on
 
 
 class Source(Protocol):
@@ -45,7 +49,7 @@ class Pilot:
         """Greet the bridge until it answers; ValueError if it does not, or refuses."""
         until = time.monotonic() + patience
         while time.monotonic() < until:
-            self.link.send(wire.hello(self.spec)._replace(flags=PILOT))
+            self.greet()
             if (got := self.link.receive(0.2)) and got[0].kind == wire.HELLO:
                 if got[0].flags & REFUSED:
                     raise ValueError(got[0].text)
@@ -53,8 +57,12 @@ class Pilot:
                 return
         raise ValueError(f"No bridge answered within {patience:g} s.")
 
+    def greet(self) -> None:
+        self.link.send(wire.hello(self.spec)._replace(flags=PILOT))
+
     def live(self, source: Source) -> str:
-        """Until the bridge or the source has nothing more to say; how it ended."""
+        """Until the bridge or the source has nothing more to say; how it ended.  ValueError of a
+        source that could not go on."""
         heard = time.monotonic()
         while True:
             got = self.link.receive(0.05)
@@ -69,6 +77,8 @@ class Pilot:
             heard = now
             word = source.word(status)
             self.say(word, status)
+            if word.why:
+                raise ValueError(word.why)
             if word.leaves:
                 return "left"
 
@@ -87,28 +97,35 @@ class Pilot:
 
 
 class Script:
-    """Has a robot stand, arms it, and asks what a script says until it ends."""
+    """Has a robot stand, arms it, and asks what a script says until it ends.
 
-    def __init__(self, asked: Asked, seconds: float, arms: bool) -> None:
-        """Unless it `arms` it, a simulated robot's episodes do; times are then the robot's."""
-        self.asked, self.seconds, self.arms = asked, seconds, arms
-        self.since = 0.0 if not arms else None
-        self.tried = -np.inf
+    A simulated robot's episodes begin armed: times are then the robot's.
+    """
+
+    def __init__(self, asked: Asked, seconds: float) -> None:
+        self.asked, self.seconds = asked, seconds
+        self.since: float | None = None  # when it was armed
+        self.tried, self.failed = -np.inf, 0
 
     def word(self, status: Status) -> Word:
         t = status.time
-        if not self.arms:
+        if status.episodes:
             return Word(command=self.asked(t))
         if status.state == states.ARMED:
             self.since = t if self.since is None else self.since
             ran = t - self.since
             over = ran >= self.seconds
             return Word(states.WAIT if over else "", self.asked(ran), leaves=over)
-        if self.since is not None or status.state == states.FAULT:  # it was stopped
-            return Word(leaves=True)
-        again = {states.PASSIVE: states.STAND, states.HOLD: states.STAND, states.READY: states.ARM}
-        event = again.get(status.state, "")
+        if self.since is not None or status.state == states.FAULT:
+            why = "" if status.why == Reason.ASKED else f"It was stopped: {said(status.why)}."
+            return Word(leaves=True, why=why)
         if t - self.tried < AGAIN_S:
             return Word()
         self.tried = t
-        return Word(event)
+        held = status.state == states.HOLD and status.why != Reason.ASKED
+        self.failed += held or status.refused.why not in (NOTHING, RISING)
+        if self.failed > TRIES:
+            return Word(why=status.refused.text or f"It was held again and again: "
+                        f"{said(status.why)}.")  # fmt: skip
+        again = {states.PASSIVE: states.STAND, states.HOLD: states.STAND, states.READY: states.ARM}
+        return Word(again.get(status.state, ""))

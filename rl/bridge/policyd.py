@@ -15,27 +15,31 @@ import numpy as np
 import tyro
 
 from rl import artefact
-from rl.artefact import Deployed
+from rl.artefact import Deployed, Golden
 from rl.bridge import messages, wire
 from rl.bridge.desk import POLICY
 from rl.bridge.messages import Ask, Plan
-from rl.bridge.wire import Link
+from rl.bridge.wire import REFUSED, Link
 
 PING_S = 1.0  # between greetings while nothing is asked
 GONE_S = 10.0  # s of silence after which a bridge is given up
+PACED = 20  # steps that are timed before it comes
 
 
 class Policyd:
     """Answers over `link` until the bridge says goodbye or falls silent."""
 
-    def __init__(self, policy: Deployed, link: Link, greeted: Callable[[], None]) -> None:
-        """`greeted` is called when the bridge has let it in."""
+    def __init__(
+        self, policy: Deployed, link: Link, greeted: Callable[[], None], tag: int, step_s: float
+    ) -> None:
+        """`greeted` is called when the bridge has let it in; it is of the artefact with this tag,
+        and takes so many s for a step."""
         self.policy, self.link, self.spec = policy, link, policy.spec
         self.greeted: Callable[[], None] | None = greeted
-        self.greeting = wire.hello(self.spec)._replace(flags=POLICY)
+        self.greeting = wire.hello(self.spec)._replace(flags=POLICY, seq=tag, time=step_s)
 
     def live(self) -> bool:
-        """Whether the bridge said goodbye; ValueError if it is of another spec."""
+        """Whether the bridge said goodbye; ValueError if it is of another spec or artefact."""
         heard = time.monotonic()
         greeted = -PING_S
         while time.monotonic() - heard < GONE_S:
@@ -51,7 +55,7 @@ class Policyd:
                 if message and message.kind == wire.BYE:
                     return True
                 if message and message.kind == wire.HELLO:
-                    wire.check_hello(self.spec, message, "The bridge")
+                    self._check(message)
                     if self.greeted:
                         self.greeted()
                     self.greeted = None
@@ -60,6 +64,11 @@ class Policyd:
             if asks:
                 self.answer(asks)
         return False
+
+    def _check(self, message: wire.Message) -> None:
+        wire.check_hello(self.spec, message, "The bridge")
+        if message.flags & REFUSED:
+            raise ValueError(message.text)
 
     def answer(self, asks: list[Ask]) -> None:
         """The newest question alone, but what was to be forgotten is."""
@@ -80,11 +89,25 @@ class Args:
     runtime: Literal["jax", "numpy"] = "jax"
 
 
+def pace(policy: Deployed, golden: Golden) -> float:
+    """s that a step takes, the median of some, on this machine as it is now."""
+    took, readings = [], {name: x[0] for name, x in golden.readings.items()}
+    for _ in range(PACED):
+        began = time.perf_counter()
+        policy.step(readings, golden.command[0])
+        took.append(time.perf_counter() - began)
+    policy.reset()
+    return float(np.median(took))
+
+
 def main(args: Args) -> None:
-    policy = artefact.deploy(artefact.read(args.artefact), args.runtime)
+    found = artefact.read(args.artefact)
+    policy = artefact.deploy(found, args.runtime)
+    tag, step_s = wire.tag(found.digest), pace(policy, found.golden)
     link = Link(("0.0.0.0", 0), wire.address(args.desk))
     running = f"running  {policy.spec.name} with {args.runtime}"
-    if not Policyd(policy, link, lambda: print(running, flush=True)).live():
+    greeted = lambda: print(running, flush=True)  # noqa: E731
+    if not Policyd(policy, link, greeted, tag, step_s).live():
         raise ValueError("The bridge fell silent.")
 
 

@@ -1,15 +1,29 @@
 """A log lived through again: the same messages must lead to the same commands, to the last bit."""
 
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+import tyro
 
+from rl import artefact
 from rl.artefact import Deployed
-from rl.bridge import messages, wire
+from rl.bridge import flight, messages, robots, wire
 from rl.bridge.core import Core, Told
 from rl.bridge.ears import Codec
 from rl.bridge.flight import Flight, Row
 from rl.bridge.messages import Ask
+
+SAME = 1e-6  # of a policy's targets, in the units of the motors
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Live through a flight again: what was heard must lead to the same commands."""
+
+    log: tyro.conf.Positional[Path]  # of run --log
+    artefact: Path | None = None  # whose policy must answer as it did, too
 
 
 @dataclass
@@ -74,3 +88,20 @@ def _ask_again(
             del asks[period]
         found.asked += 1
         found.off = max(found.off, float(np.abs(plan.targets[0] - targets).max()))
+
+
+def again(args: Replay) -> None:
+    found = flight.read(args.log)
+    policy = artefact.deploy(artefact.read(args.artefact)) if args.artefact else None
+    if policy and policy.spec != found.about.setup.spec:
+        raise ValueError(f"{args.artefact} is not the policy of {args.log}.")
+    told = replay(found, robots.codec(found.about), policy)
+    if not found.whole:
+        print(f"note     {args.log} was cut short, or is damaged: what is whole of it was read")
+    print(f"replayed {told.ticks} ticks, {told.different} of them not as they were")
+    if policy:
+        print(f"policy   {told.asked} answers, {told.off:.2g} off what they were at most")
+    if told.different:
+        sys.exit(f"error: The first that differs is {told.first}.")
+    if told.off > SAME:
+        sys.exit(f"error: The policy does not answer as it did, to {SAME:g}.")

@@ -4,29 +4,29 @@ It knows of no network but its wires, has no JAX, and never waits for a policy o
 than a tick has time for.
 """
 
-import hashlib
 import signal
 import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import tyro
 
 from rl import artefact
-from rl.bridge import states, wire
+from rl.artefact import Artefact
+from rl.bridge import robots, states, wire
 from rl.bridge.checks import Reason, said
 from rl.bridge.clock import Clock, LockStep, Real, steady
 from rl.bridge.core import Core, Setup, Told
 from rl.bridge.desk import Desk
-from rl.bridge.drivers.udp import Udp
-from rl.bridge.ears import Codec
 from rl.bridge.flight import About, Row
 from rl.bridge.limits import Limits
+from rl.bridge.lock import lock
+from rl.bridge.messages import Loop
 from rl.bridge.recorder import Feed
-from rl.spec import Spec
+from rl.bridge.refusals import ticks_of
+from rl.bridge.robots import Driver
 
 GATHER_S = 120.0  # s for a policy and a pilot to come
 ROBOT_S = 10.0  # s to wait for a simulated robot in lock step
@@ -35,19 +35,6 @@ LOST_S = 2.0  # s of silence after which a simulated robot is given up
 RELAX_S = 0.2  # s that motors are told to be damped at the end
 SHARE = 0.4  # of a tick of the wire, for which it waits for the policy
 CUT = Reason.POSITION | Reason.PACE | Reason.TORQUE
-
-
-class Driver(Protocol):
-    """The wire to a robot."""
-
-    gone: str  # how it said goodbye, if it did
-
-    @property
-    def codec(self) -> Codec: ...
-
-    def receive(self) -> list[bytes]: ...
-    def send(self, datagram: bytes) -> None: ...
-    def close(self) -> None: ...
 
 
 @dataclass
@@ -60,10 +47,14 @@ class Tally:
     why: int = 0  # Reason of the last
     late: float = 0.0  # s, the latest tick
     missed: int = 0  # ticks that were left out
+    loop: Loop = Loop()  # since operators were told
 
     def count(self, told: Told, late: float, took: float, asked: bool) -> None:
         self.late = max(self.late, late)
+        self.loop = self.loop._replace(late=max(self.loop.late, late))
         if asked:
+            silent = self.loop.unanswered + (took != took)
+            self.loop = self.loop._replace(took=took, unanswered=silent)
             self.asked += 1
             self.took.append(took)
             if cut := told.mask & CUT:
@@ -79,6 +70,7 @@ class Robotd:
     ) -> None:
         self.core, self.clock, self.driver, self.desk = core, clock, driver, desk
         self.feed, self.tally, self.ended, self.leaving = feed, Tally(), False, False
+        self.alone_s = ABANDONED_S
 
     def first_word(self) -> None:
         """Hear the pilot before the robot moves."""
@@ -112,7 +104,7 @@ class Robotd:
         """Nobody has driven it for long, and it needs nobody."""
         alone = self.core.setup.episodes or self.core.state in (
             states.DISCONNECTED, states.PASSIVE, states.FAULT)  # fmt: skip
-        return alone and self.desk.pilot_silent > ABANDONED_S
+        return alone and self.desk.pilot_silent > self.alone_s
 
     def _relax(self) -> None:
         """Leave motors damped: a robot goes on with what it heard last."""
@@ -129,7 +121,9 @@ class Robotd:
         if self.leaving:
             self._hear("bridge", b"")
         if core.tells(number):
-            desk.tell(core.status(number))
+            loop = self.tally.loop._replace(missed=self.clock.missed)
+            desk.tell(core.status(number, loop))
+            self.tally.loop = Loop(unanswered=loop.unanswered)
         self._hear_all()
         if question := core.sense():
             took = desk.ask(question, core.waits, core.wishes.period, SHARE * core.dt)
@@ -158,27 +152,36 @@ class Args:
     """Stand between a robot and whoever wants to move it."""
 
     artefact: tyro.conf.Positional[Path]
-    robot: str = "127.0.0.1:9870"
+    robot: str = "127.0.0.1:9870"  # of rl/bridge/robots.py
+    sensors: str = ""  # where a program says what the robot does not measure
     desk: str = "127.0.0.1:9871"  # where a policy and operators come to
-    policy_patience: float = 10.0  # s to wait for it in lock step
-    pilot_patience: float = 10.0  # and for who drives it
+    policy_patience: float = 8.0  # s to wait for it in lock step, less than its robot does
+    pilot_patience: float = 8.0  # and for who drives it
+    stays: bool = False  # until it is ended: who drives it may come at any time, and go
     log: Path | None = None  # an .mcap file of all that is heard and told
     limits: Limits = Limits()
 
 
 def main(args: Args) -> None:
-    spec, patience = artefact.read(args.artefact).spec, (args.policy_patience, args.pilot_patience)
-    desk, end = Desk(spec, wire.address(args.desk), patience), ""
-    desk.gather(GATHER_S)
+    found, patience = artefact.read(args.artefact), (args.policy_patience, args.pilot_patience)
+    own = robots.check(found.spec, args.robot, args.sensors)  # a wire of its makers
+    held = lock(args.robot if own else "{}:{}".format(*wire.address(args.robot)))
+    desk = Desk(found.spec, wire.address(args.desk), patience, wire.tag(found.digest))
+    desk.gather(GATHER_S, np.inf if args.stays else GATHER_S)
+    end = ""
     try:
-        robotd = begun(args, spec, desk)
+        robotd = begun(args, found, desk)
         for sent in (signal.SIGTERM, signal.SIGINT):
             signal.signal(sent, lambda *_: setattr(robotd, "ended", True))
         granted = steady()  # after what it starts, which would be as urgent as itself
-        robotd.first_word()
-        end = robotd.live()
+        try:
+            robotd.first_word()
+            end = robotd.live()
+        finally:
+            robotd.driver.close()
     finally:
         desk.bye(end == "lost")
+        held.close()
     if robotd.feed and not robotd.feed.close():
         print(f"error: {args.log} is not whole.", file=sys.stderr)
     robotd.tally.missed = robotd.clock.missed
@@ -189,17 +192,19 @@ def main(args: Args) -> None:
         sys.exit(f"error: {wrong}")
 
 
-def begun(args: Args, spec: Spec, desk: Desk) -> Robotd:
+def begun(args: Args, found: Artefact, desk: Desk) -> Robotd:
     """A bridge to the robot, which has been met."""
-    driver = Udp(spec, robot := wire.address(args.robot))
+    spec = found.spec
+    driver = robots.driver(spec, args.robot, args.sensors)
     driver.meet()
-    ticks = max(round(driver.rate * spec.control_dt), 1)
-    setup = Setup(spec, args.limits, ticks, episodes=driver.episodes)
-    digest = hashlib.sha256(args.artefact.read_bytes()).hexdigest()
-    feed = Feed(args.log, About(setup, "udp", digest, time.time())) if args.log else None
+    ticks = ticks_of(spec, driver.rate)
+    setup = Setup(spec, args.limits, ticks, driver.episodes, found.digest)
+    feed = Feed(args.log, About(setup, driver.codec.name, time.time())) if args.log else None
     real = Real(spec.control_dt / ticks)
-    clock = LockStep(spec, robot, ROBOT_S) if driver.waits else real
-    return Robotd(Core(setup, driver.codec), clock, driver, desk, feed)
+    clock = LockStep(spec, wire.address(args.robot), ROBOT_S) if driver.waits else real
+    made = Robotd(Core(setup, driver.codec), clock, driver, desk, feed)
+    made.alone_s = np.inf if args.stays else ABANDONED_S
+    return made
 
 
 def tell(tally: Tally, end: str, granted: list[str]) -> None:
@@ -236,3 +241,5 @@ if __name__ == "__main__":
         main(tyro.cli(Args, prog="python -m rl.bridge.robotd"))
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:  # before there was a robot
+        sys.exit(130)

@@ -1,17 +1,20 @@
 """A simulated robot in its own process, behind the wire, in real time or in lock step.
 
-When commands stop coming its motors go on holding the last one, and then are damped.
+When commands stop coming its motors go on holding the last one, and then do what robots of its
+kind do: most are damped.
 """
 
 import json
 import time
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 import numpy as np
 
 from rl.bridge import wire
 from rl.bridge.channel import NETWORKS, Channel, Network
-from rl.bridge.simulator import Log, Robot
+from rl.bridge.faults import Fault, Ills, Spoiler
+from rl.bridge.simulator import DAMPING, Log, Robot
 from rl.bridge.wire import Command, Link, State
 
 HOLD_S = 0.1  # s without a command that motors go on holding the last one
@@ -19,6 +22,7 @@ DAMPED_S = 1.0  # s that a robot is damped before its simulation ends
 BEGINS_S = 2.0  # s that a bridge in real time may take to its first command
 BEHIND_S = 0.02  # s that it makes up for where this machine held it up
 PATIENCE = 10.0  # s of wall time for a bridge to answer
+SILENCE = {"damped": DAMPING, "limp": 0.0, "held": None}  # N m s/rad, of motors that hear nothing
 STARVED = 2  # exit status of a robot that was damped at the end, since no answer came
 NOTHING = np.zeros(0, "<f4")
 
@@ -59,14 +63,22 @@ class Simulator:
         self.got: list[bytes] = []  # and from it
         self.rate = ticks / robot.spec.control_dt
         self.caller: Any = None  # who is told when time passes, in lock step
-        self.through(NETWORKS["none"], 0)
+        self.silence: float | None = DAMPING  # of SILENCE
+        self.through(NETWORKS["none"], NETWORKS["none"], 0)
+        self.befall([], 0)
         self.seq, self.answered, self.log = 0, 0, Log()
         self.starved, self.behind = 0, 0.0  # steps damped for want of an answer; s behind the clock
 
-    def through(self, network: Network, seed: int) -> None:
-        """Speak through a network, both ways alike."""
+    def through(self, there: Network, back: Network, seed: int) -> None:
+        """Speak through a network: states go `there`, and commands come `back`."""
         rngs = np.random.default_rng(seed).spawn(2)
-        self.there, self.back = (Channel(network, rng) for rng in rngs)
+        self.there, self.back = (Channel(*x) for x in zip((there, back), rngs, strict=True))
+
+    def befall(self, faults: Sequence[Fault], seed: int) -> None:
+        """Have these happen to it and to what it says, at their times."""
+        self.ills = Ills(faults, self.robot.body)
+        self.spoiler = Spoiler(faults, np.random.default_rng((seed, 0xFA17)))
+        self.robot.plain &= not faults
 
     def meet(self, wait: float) -> None:
         """Wait so many s for a bridge and greet it; ValueError if it is another robot's."""
@@ -80,6 +92,9 @@ class Simulator:
             message, sender = got
             if message.flags & wire.WAITS:
                 self.caller = sender
+            elif self.link.peer not in (None, sender):
+                self._send(sender, self._refusal)
+                continue
             else:
                 self.link.peer = sender
             self._send(sender, hello)
@@ -115,14 +130,20 @@ class Simulator:
         """Tick t of an episode, before which there were so many."""
         robot, dt = self.robot, 1 / self.rate
         self.seq += 1
-        behind = time.monotonic() - self.began - t * dt
+        wall = dt * (1 + robot.body.drift)
+        behind = time.monotonic() - self.began - t * wall
         if self.realtime and behind > BEHIND_S:
             self.began += behind  # it was paused itself: the bridge is not to blame
             self.behind += behind
-        now, due = (before + t) * dt, self.began + (t + 1) * dt
+        now, due = (before + t) * dt, self.began + (t + 1) * wall
         begins = self.episodes and t == 0
-        state = State(self.seq, now, robot.readings(), begins, waits=not self.realtime)
-        self.there.send(now, wire.encode(wire.state_message(robot.spec, state)))
+        self.ills.befall(now)
+        stamp = now * (1 + robot.body.drift)
+        state = State(self.seq, stamp, robot.readings(), begins, not self.realtime, robot.body.heat)
+        state = self.ills.said(now, state)
+        spoken = wire.encode(wire.state_message(robot.spec, state))
+        for datagram in self.spoiler.through(now, spoken):
+            self.there.send(now, datagram)
         self.sent, self.got = self.there.arrived(now), []
         for datagram in self.sent:
             self.link.send_raw(datagram)
@@ -131,16 +152,28 @@ class Simulator:
         if self.truth:
             sent, got = ([x.hex() for x in them] for them in (self.sent, self.got))
             row = {"t": self.seq - 1, "time": now, "sent": sent, "got": got, "reset": begins}
+            row |= robot.truth()
             self.truth.write(json.dumps(row) + "\n")
         early = self.realtime and not self.answered and now < BEGINS_S
         self.silent = 0.0 if command or early else self.silent + dt
         if command:
             robot.command(command)
-        elif self.silent > HOLD_S:
-            robot.damp()
-        robot.step(robot.substeps // self.ticks)
+        elif self.silent > HOLD_S and self.silence is not None:
+            robot.damp(self.silence)
+        self._live(now)
         if self.realtime:
             time.sleep(max(0.0, due - time.monotonic()))
+
+    def _live(self, now: float) -> None:
+        """Physics until the next tick; a command that is under way is heeded when it comes."""
+        steps = self.robot.substeps // self.ticks
+        each = 1 if self.back.under_way else steps
+        for done in range(each, steps + 1, each):
+            self.robot.step(each)
+            late = self.back.arrived(now + done / (steps * self.rate)) if done < steps else []
+            if command := self._newest(late):
+                self.silent = 0.0
+                self.robot.command(command)
 
     def _answer(self, now: float, until: float) -> Command | None:
         """The newest command that comes in time."""
@@ -158,7 +191,9 @@ class Simulator:
             if sender == self.link.peer:
                 self.got.append(datagram)
                 self.back.send(now, datagram)
-            elif sender == self.caller and (message := wire.decode(datagram)):
+            elif (message := wire.decode(datagram)) and message.kind == wire.HELLO:
+                self._send(sender, self._refusal)
+            elif message and sender == self.caller:
                 if message.kind == wire.BYE:
                     return None
                 if message.kind == wire.TOKEN and message.seq == self.seq:
@@ -172,6 +207,12 @@ class Simulator:
             if command and command.seq >= self.answered:
                 self.answered, newest = command.seq, command
         return newest
+
+    @property
+    def _refusal(self) -> wire.Message:
+        """What a second bridge is answered."""
+        why = "Another bridge drives this robot: one at a time."
+        return wire.hello(self.robot.spec)._replace(flags=wire.REFUSED, text=why)
 
     def bye(self, lost: bool) -> None:
         message = wire.Message(

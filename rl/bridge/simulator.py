@@ -12,6 +12,7 @@ import mujoco
 import numpy as np
 
 from rl.artefact import Artefact
+from rl.bridge.body import Body, Hardware
 from rl.bridge.wire import Command
 from rl.spec import Spec
 
@@ -39,7 +40,10 @@ class Log:
 class Robot:
     """The model as a robot: readings out, commands in."""
 
-    def __init__(self, found: Artefact, hz: float) -> None:
+    def __init__(
+        self, found: Artefact, hz: float, hardware: Hardware = Hardware(), seed: int = 0
+    ) -> None:
+        """One of a kind of `hardware`, with `hz` steps of physics a second."""
         self.spec = spec = found.spec
         self.model = model = mujoco.MjModel.from_binary_path("m.mjb", {"m.mjb": found.model})
         self.substeps = round(spec.control_dt * hz) if 0 < hz <= MOST_HZ else 0
@@ -54,11 +58,14 @@ class Robot:
         self.data = mujoco.MjData(model)
         self.servos = [model.actuator(a.name).id for a in spec.actuators]
         self.columns = [_columns(model, sensor.name) for sensor in spec.sensors]
+        self.body = Body(hardware, spec, model, np.random.default_rng((seed, 0xB0D1)))
+        self.plain = hardware == Hardware()  # and is as its model, but for a fault
 
     def reset(self, qpos: np.ndarray, qvel: np.ndarray) -> None:
         mujoco.mj_resetData(self.model, self.data)
         self.data.qpos[:], self.data.qvel[:] = qpos, qvel
         mujoco.mj_forward(self.model, self.data)
+        self.body.reset(self.data.qpos)
         rest = np.array([a.rest for a in self.spec.actuators])
         gains = [np.array([getattr(a, k) for a in self.spec.actuators]) for k in ("kp", "kd")]
         self.command(Command(0, rest, *gains, damp=False, asked=np.zeros(len(self.spec.command))))
@@ -83,29 +90,45 @@ class Robot:
 
     def command(self, command: Command) -> None:
         """What the motors do from now on."""
-        self.asked, self.damped = command.asked, command.damp
+        self.told = command
         kp = np.zeros_like(command.kp) if command.damp else command.kp
         self.data.ctrl[self.servos] = command.targets
         self.model.actuator_gainprm[self.servos, 0] = kp
         self.model.actuator_biasprm[self.servos, 1] = -kp
         self.model.actuator_biasprm[self.servos, 2] = -command.kd
 
-    def damp(self) -> None:
+    @property
+    def asked(self) -> np.ndarray:
+        """Of its bridge [C]."""
+        return self.told.asked
+
+    @property
+    def damped(self) -> bool:
+        return self.told.damp
+
+    def damp(self, damping: float = DAMPING) -> None:
         off = np.zeros(len(self.servos))
-        self.command(Command(0, off, off, off + DAMPING, damp=True, asked=self.asked))
+        self.command(Command(0, off, off, off + damping, damp=True, asked=self.asked))
 
     def step(self, substeps: int) -> None:
-        mujoco.mj_step(self.model, self.data, substeps)
+        if self.plain:
+            mujoco.mj_step(self.model, self.data, substeps)
+        else:
+            for _ in range(substeps):
+                self.body.act(self.model, self.data, self.told)
+                mujoco.mj_step(self.model, self.data)
+                self.body.feel(self.data)
         self.touch = self._contacts()  # of the last step: what follows has no forces yet
         # Sensors of the state that is, not of the one that was a substep ago.
         mujoco.mj_step1(self.model, self.data)
 
     def readings(self) -> dict[str, np.ndarray]:
         sensed = self.data.sensordata
-        return {
+        readings = {
             sensor.name: sensed[columns].astype(np.float32)
             for sensor, columns in zip(self.spec.sensors, self.columns, strict=True)
         }
+        return readings if self.plain else self.body.read(readings)
 
     @property
     def fallen(self) -> bool:
@@ -116,10 +139,16 @@ class Robot:
         """A row of the log: what the last step led to, and what led to it."""
         data = self.data
         return {
-            "qpos": data.qpos, "qvel": data.qvel, "targets": data.ctrl[self.servos],
+            "qpos": data.qpos, "qvel": data.qvel, "targets": self.told.targets,
             "torque": data.actuator_force[self.servos], "command": self.asked,
             "contact": self.touch, "time": data.time, "damped": self.damped,
         }  # fmt: skip
+
+    def truth(self) -> dict[str, list[float]]:
+        """How its joints are [A], whatever it says of them: rad or m, a second, N m or N."""
+        at, speeds = self.data.qpos[self.body.qpos], self.data.qvel[self.body.dofs]
+        forces = self.data.actuator_force[self.servos]
+        return {"joints": at.tolist(), "speeds": speeds.tolist(), "forces": forces.tolist()}
 
     def _contacts(self) -> np.ndarray:
         """Force [ngeom] on each geom, the ground's too, along its contacts' normals, N."""

@@ -41,6 +41,11 @@ class Illegal(ValueError):
 def after(state: str, event: str) -> str:
     """The state that `event` leads to; `Illegal` if it leads nowhere."""
     if event not in TABLE[state]:
-        known = ", ".join(x for x in TABLE[state] if x in ASKED)
-        raise Illegal(f"{event!r} leads nowhere from {state}; an operator may say {known}.")
+        raise Illegal(nowhere(state, event))
     return TABLE[state][event]
+
+
+def nowhere(state: str, event: str) -> str:
+    """That an event leads nowhere, and which do."""
+    known = ", ".join(x for x in TABLE[state] if x in ASKED)
+    return f"{event!r} leads nowhere from {state}; an operator may say {known}."

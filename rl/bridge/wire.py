@@ -25,6 +25,7 @@ LOST = 8  # flag of a goodbye: the policy was silent
 WAITS = 4  # flag of what is asked: the asker's time stands still until it is answered
 FAILED = 16  # flag of a state: a motor says that it failed
 EPISODES = 32  # flag of a robot's greeting: it is a simulated one, whose episodes begin armed
+REFUSED = 512  # flag of the answer to a greeting: who greets is not let in, and the text says why
 DAMP = 2  # flag of a command: no stiffness, whatever its numbers say
 MOST = 65_000  # bytes of a datagram
 DRAINED = 64  # datagrams that are read at once
@@ -34,8 +35,8 @@ class Message(NamedTuple):
     kind: int
     flags: int
     hash: bytes
-    seq: int
-    time: float  # s, the sender's; of a robot's greeting its ticks a second
+    seq: int  # of a policy's greeting its artefact's tag
+    time: float  # s, the sender's; of a robot's greeting its ticks a second, of a policy's its step
     numbers: np.ndarray  # [n] float32
     text: str = ""  # of a hello
 
@@ -44,7 +45,11 @@ def encode(message: Message) -> bytes:
     head = HEAD.pack(MAGIC, VERSION, message.kind, message.flags, message.hash, message.seq,
                      message.time)  # fmt: skip
     body = message.text.encode() if message.kind == HELLO else message.numbers.tobytes()
-    return head + body + struct.pack("<I", zlib.crc32(head + body))
+    return head + body + checksum(head + body)
+
+
+def checksum(body: bytes) -> bytes:
+    return struct.pack("<I", zlib.crc32(body))
 
 
 def decode(datagram: bytes) -> Message | None:
@@ -87,6 +92,7 @@ class Command(NamedTuple):
     kd: np.ndarray
     damp: bool
     asked: np.ndarray  # [C] the operator's command, for the log
+    clear: bool = False  # an operator said so: a robot that keeps errors forgets them
 
 
 def state_message(spec: Spec, state: State) -> Message:
@@ -136,6 +142,11 @@ def command_of(spec: Spec, message: Message) -> Command | None:
 def hello(spec: Spec) -> Message:
     """Who we are: the names behind the hash, so that a mismatch can be told in words."""
     return Message(HELLO, 0, spec.hash, 0, 0.0, np.zeros(0, "<f4"), json.dumps(asdict(spec)))
+
+
+def tag(digest: str) -> int:
+    """8 bytes of the SHA-256 of an artefact's file, so that no other is taken for it; 0 of none."""
+    return int(digest[:16] or "0", 16)
 
 
 def check_hello(spec: Spec, message: Message, whose: str) -> None:

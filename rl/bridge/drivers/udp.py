@@ -12,6 +12,8 @@ PATIENCE = 10.0  # s that a robot may take to answer the first greeting
 class Codec:
     """How it speaks: pure functions to and from bytes."""
 
+    name = "udp"
+
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
 
@@ -38,6 +40,8 @@ class Udp:
         while time.monotonic() < until:
             self.link.send(wire.hello(self.spec))
             if (got := self.link.receive(0.2)) and got[0].kind == wire.HELLO:
+                if got[0].flags & wire.REFUSED:
+                    raise ValueError(got[0].text)
                 wire.check_hello(self.spec, got[0], "The robot")
                 flags, self.rate = got[0].flags, got[0].time
                 self.waits, self.episodes = bool(flags & wire.WAITS), bool(flags & wire.EPISODES)

@@ -1,0 +1,73 @@
+"""What a hand at keys and one at a gamepad have in common: the way to being armed, joints that are
+jogged, and what is shown."""
+
+import time
+
+import numpy as np
+
+from rl.bridge import states
+from rl.bridge.checks import said
+from rl.bridge.messages import Status
+from rl.bridge.pilot import AGAIN_S
+from rl.bridge.refusals import RISING, Refused
+from rl.spec import Spec
+
+WANTED = {states.PASSIVE: states.STAND, states.READY: states.ARM, states.HOLD: states.ARM}
+JOG_S = 10.0  # s in which a joint that is jogged goes through its range
+
+
+class Hand:
+    """One human's, at one robot."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.low, self.high = (np.array([getattr(c, k) for c in spec.command])
+                               for k in ("low", "high"))  # fmt: skip
+        self.none = np.clip(np.zeros(len(spec.command)), self.low, self.high)
+        self.goes, self.tried = False, -np.inf
+        self.joint = 0  # that is jogged
+        self.shown, self.refused = "", Refused()
+
+    def going(self, status: Status) -> str:
+        """What leads on from where it is to being armed, if that is wanted."""
+        self.goes &= status.state in WANTED
+        if not self.goes or time.monotonic() - self.tried < AGAIN_S:
+            return ""
+        self.tried = time.monotonic()
+        return WANTED[status.state]
+
+    def other(self, by: int) -> None:
+        """Have the joint that comes so many after this one."""
+        self.joint = (self.joint + by) % len(self.spec.actuators)
+
+    def jog(self, share: float) -> np.ndarray:
+        """Speeds [A] of the joints, rad/s or m/s, where one goes at a share of its pace."""
+        speeds, motor = np.zeros(len(self.spec.actuators)), self.spec.actuators[self.joint]
+        speeds[self.joint] = share * (motor.high - motor.low) / JOG_S
+        return speeds
+
+    def show(self, status: Status, command: np.ndarray, more: str = "") -> None:
+        """In one line how it is, and in one of its own what was refused."""
+        if status.refused != self.refused and status.refused.why != RISING:
+            self.refused = status.refused
+            if self.refused.text:
+                self.note(self.refused.text)
+        why = f" ({said(status.why)})" if status.why and status.state not in states.MOVING else ""
+        asked = " ".join(f"{x:+.2f}" for x in command) or "nothing"
+        if status.state == states.INTERVENE:
+            motor, at = self.spec.actuators[self.joint], status.targets[self.joint]
+            asked = f"{asked}   {motor.name} {at:+.2f} {motor.unit}"
+        line = f"{status.state}{why}   asked {asked}{more}"
+        if line != self.shown:
+            print(f"\r\x1b[K{line}", end="", flush=True)
+            self.shown = line
+
+    def note(self, text: str) -> None:
+        """Say something in a line of its own."""
+        print(f"\r\x1b[K{text}", flush=True)
+        self.shown = ""
+
+
+def turned(status: Status) -> str:
+    """The word that takes a robot in hand, or gives it back."""
+    return states.GIVE if status.state == states.INTERVENE else states.TAKE

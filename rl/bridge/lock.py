@@ -1,0 +1,29 @@
+"""One bridge on a robot: a lock that the kernel takes from who dies, however it does."""
+
+import fcntl
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import TextIO
+
+
+def lock(robot: str) -> TextIO:
+    """Hold the robot at an address of this machine's user until the file is closed; ValueError with
+    the number of the process that has it.  Another machine's bridge only the robot can refuse."""
+    name = re.sub(r"\W", "-", robot)
+    path = Path(tempfile.gettempdir()) / f"robotrl-{os.getuid()}-{name}.lock"
+    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pid = file.read().strip() or "that begins just now"
+        file.close()
+        raise ValueError(
+            f"Process {pid} is the bridge of the robot at {robot} already: end it first, or drive "
+            "through it with python -m rl.bridge teleop."
+        ) from None
+    file.truncate(0)
+    file.write(f"{os.getpid()}\n")
+    file.flush()
+    return file

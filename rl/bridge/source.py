@@ -1,0 +1,46 @@
+"""Whose words a robot is driven by, as a command line says it."""
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from rl.bridge import commands
+from rl.bridge.pilot import Script, Source
+from rl.spec import Spec
+
+
+@dataclass(frozen=True)
+class By:
+    """Who drives it: one of these."""
+
+    command: tuple[float, ...] = ()  # what is asked of it, all the time
+    script: Path | None = None  # or a CSV file of times, s, and commands
+    keys: bool = False  # or a keyboard's, of this terminal
+    gamepad: tuple[Path, ...] | None = None  # or a gamepad's, /dev/input/js0 if no other is named
+    seconds: float = 20.0  # of a command or a script, for a robot that has no end of its own
+
+    @property
+    def said(self) -> bool:
+        return bool(self.script or self.command or self.keys) or self.gamepad is not None
+
+    def source(self, spec: Spec, terminal: bool) -> AbstractContextManager[Source]:
+        """Its words; the keys' of a `terminal`, if nobody is named.  ValueError of what makes no
+        sense."""
+        named = bool(self.script), bool(self.command), self.keys, self.gamepad is not None
+        if sum(named) > 1:
+            raise ValueError("--script, --command, --keys or --gamepad: one of them.")
+        if not 0 < self.seconds < float("inf"):
+            raise ValueError(f"--seconds is {self.seconds:g}; it takes a time above 0 s.")
+        if self.gamepad is not None:
+            from rl.bridge.gamepad import DEVICE, Gamepad  # Linux alone
+
+            if len(self.gamepad) > 1:
+                raise ValueError("--gamepad takes one device.")
+            return Gamepad(spec, *(self.gamepad or (DEVICE,)))
+        if self.keys or (terminal and not self.said):
+            from rl.bridge.keys import Keys  # POSIX alone
+
+            return Keys(spec)
+        asked = (commands.script(spec, self.script) if self.script
+                 else commands.constant(spec, self.command))  # fmt: skip
+        return nullcontext(Script(asked, self.seconds))
