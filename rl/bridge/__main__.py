@@ -12,7 +12,10 @@ import sys
 import tyro
 
 from rl.bridge.convert import Convert, convert
+from rl.bridge.doctor import Doctor, doctor
+from rl.bridge.excite import Excite, excite
 from rl.bridge.export import Export, export
+from rl.bridge.identify import Identify, identify
 from rl.bridge.launch import Run, run
 from rl.bridge.replay import Replay, again
 from rl.bridge.report import Report, report
@@ -20,7 +23,7 @@ from rl.bridge.show import Show, show
 from rl.bridge.sim import Sim, sim
 from rl.bridge.teleop import Teleop, teleop
 
-Args = Run | Teleop | Sim | Show | Replay | Report | Convert | Export
+Args = Run | Teleop | Sim | Show | Replay | Report | Convert | Export | Excite | Identify | Doctor
 
 
 def main() -> None:
@@ -44,6 +47,12 @@ def main() -> None:
                 convert(args)
             case Export():
                 export(args)
+            case Excite():
+                sys.exit(excite(args))
+            case Identify():
+                identify(args)
+            case Doctor():
+                sys.exit(doctor(args))
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:

@@ -6,6 +6,7 @@ import select
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from pathlib import Path
 from threading import Thread
@@ -18,7 +19,7 @@ from rl import artefact
 from rl.bridge import robots, wire
 from rl.bridge.board import PORT
 from rl.bridge.limits import Limits
-from rl.bridge.pilot import Pilot
+from rl.bridge.pilot import Pilot, Source
 from rl.bridge.source import By
 from rl.bridge.wire import Link
 from rl.spec import Spec
@@ -56,8 +57,11 @@ class Run:
     page: Port = 0  # of a web page on this machine that shows it, and can stop it: 9880 or another
 
 
-def run(args: Run) -> int:
-    """Drive a robot until somebody has had enough: the status to exit with."""
+def run(args: Run, own: Source | None = None) -> int:
+    """Drive a robot until somebody has had enough: the status to exit with.
+
+    With a source of its `own` it is as that says, and a simulated robot is held up.
+    """
     path = found(args.artefact)
     spec = artefact.read(path).spec
     args.limits.check()
@@ -67,14 +71,15 @@ def run(args: Run) -> int:
         raise ValueError("--desk: who comes there drives it, and says by what.")
     (robot, alone), desk = _which(args, spec), args.desk or wire.free_address()
     keys = alone and sys.stdin.isatty()
-    if alone and not (robot or keys or args.by.said or args.desk):
+    if alone and not (robot or keys or args.by.said or args.desk or own):
         raise ValueError(f"{args.robot} moves if it is told to: --keys, --command or --script.")
     source, desk = None if args.desk else args.by.source(spec, keys), desk.replace(ALL, HERE)
+    source = nullcontext(own) if own else source
     pilot = Pilot(spec, Link(("127.0.0.1", 0), wire.address(desk)))
     begun: list[subprocess.Popen[bytes]] = []
     page = None
     try:
-        _begin(args, path, robot, pilot, begun)
+        _begin(args, path, robot, pilot, begun, ["--hung"] * bool(own))
         bridge = begun[0]
         page = _page(path, desk, args.page, bridge) if args.page else None
         if source is None:
@@ -99,8 +104,9 @@ def run(args: Run) -> int:
 
 
 def _begin(
-    args: Run, path: Path, robot: str, pilot: Pilot, begun: list[subprocess.Popen[bytes]]
-) -> None:
+    args: Run, path: Path, robot: str, pilot: Pilot, begun: list[subprocess.Popen[bytes]],
+    more: list[str],
+) -> None:  # fmt: skip
     """Start bridge, policy, and a robot that is to be simulated at an address, and wait until the
     policy was let in; end with a process that could not begin, and has said why."""
     desk = "{}:{}".format(*pilot.link.peer or ())
@@ -117,7 +123,7 @@ def _begin(
     if robot:
         begun.append(_start(
             "__main__", "sim", path, f"--address={robot}", "--pace=real", "--no-episodes",
-            f"--wait={STAYS_S if args.desk else 120}"))  # fmt: skip
+            f"--wait={STAYS_S if args.desk else 120}", *more))  # fmt: skip
     assert policy.stdout
     code, said = 0, b""
     while not code and not select.select([policy.stdout], [], [], 0.1)[0]:

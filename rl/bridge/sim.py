@@ -26,6 +26,7 @@ class Sim:
     pace: Literal["real", "lockstep"] = "lockstep"  # with the clock, or as fast as both can
     seconds: float = 20.0  # of an episode
     episodes: bool = True  # that begin armed; else it lies there until it is told to stand
+    hung: bool = False  # held up by its base, its feet in the air
     wait: float = 10.0  # s for a bridge to come
     hz: float = 500.0  # steps of physics, and of the motors' own loop, a second
     rate: float | None = None  # ticks of the wire a second; None: --hz of a walker in real time
@@ -95,6 +96,8 @@ def _made(args: Sim) -> Any:
     if args.log:
         _check_log(args.log)
     plan = faults.read(args.faults) if args.faults else []
+    if args.hung:
+        robot.hang()
     starts = _starts(args.starts, robot.model.nq, robot.model.nv) if args.starts else [robot.home()]
     ticks = ticks_of(robot, args.rate, realtime := args.pace == "real")
     simulator = Simulator(robot, Link(wire.address(args.address)), realtime, ticks, args.episodes)

@@ -18,6 +18,7 @@ from rl.spec import Spec
 
 DAMPING = 2.0  # N m s/rad
 MOST_HZ = 100_000
+HUNG_M, HELD = 0.5, 1e5  # m above the ground; kg and kg m^2 that hold it there
 
 
 @dataclass
@@ -78,6 +79,14 @@ class Robot:
             joint = self.model.joint(self.model.actuator_trnid[servo, 0])
             qpos[joint.qposadr[0]] = actuator.rest
         return qpos, np.zeros(self.model.nv)
+
+    def hang(self) -> None:
+        """Be held up by a free base, which moves no more; nothing changes for an arm."""
+        model = self.model
+        if model.jnt_type[0] == mujoco.mjtJoint.mjJNT_FREE:
+            model.qpos0[2] += HUNG_M
+            model.dof_armature[:6], model.opt.iterations = HELD, max(model.opt.iterations, 10)
+            model.body_gravcomp[1] = 1.0
 
     def command(self, command: Command) -> None:
         """What the motors do from now on."""
