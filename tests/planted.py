@@ -161,9 +161,7 @@ def _plain(heard: Heard) -> tuple[str, bytes]:
 def jogged(name: str, seed: int, seconds: float) -> Flight:
     """With a truth of this seed in it."""
     jogs = Jogs(policy(name).spec, seconds, 0.3, seed)
-    return flight(
-        name, drawn(name, seed), jogs, BEGINS_S + seconds, rate=RATES[name], seed=seed
-    )
+    return flight(name, drawn(name, seed), jogs, BEGINS_S + seconds, rate=RATES[name], seed=seed)
 
 
 def stretches(log: Flight) -> list[Track]:

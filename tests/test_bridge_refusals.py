@@ -99,7 +99,7 @@ def test_a_second_bridge_on_a_robot_is_refused_and_comes_when_the_first_was_kill
 
 def test_a_robot_that_has_a_bridge_refuses_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of another machine, say: before it has begun, and while it acts; and forgets none for it."""
-    monkeypatch.setattr(simd, "PATIENCE", 0.5)
+    monkeypatch.setattr(simd, "PATIENCE", 3.0)
     found, address = artefact.read(PATH), wire.address(wire.free_address())
     made = simd.Simulator(simd.Robot(found, 500.0), wire.Link(address), False, 1)
     ends: list[str] = []

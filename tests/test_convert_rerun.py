@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rl import artefact
-from rl.bridge import convert, flight, moments, rerun_out, states, wire
+from rl.bridge import convert, flight, moments, rerun_out, robots, states, wire
 from rl.bridge.convert import Convert
 from rl.bridge.poses import Body
 from rl.bridge.simulator import Robot
@@ -90,7 +90,7 @@ def test_a_thing_that_nobody_measures_is_not_drawn() -> None:
 
 def test_series_are_the_log_s(log: Path, rig: Flown) -> None:
     found = flight.read(log)
-    codec = moments.codec_of(found.about)
+    codec = robots.codec(found.about)
     made = rerun_out.series(go2(), [*moments.moments(found.about.setup, codec, found.rows)])
     said = [[x.datagram for x in row.heard if x.source == "robot"][-1] for row in rig.rows]
     seen = np.stack([wire.decode(x).numbers for x in said])
@@ -109,7 +109,7 @@ def test_series_are_the_log_s(log: Path, rig: Flown) -> None:
 
 def test_words_are_told_where_they_change(log: Path, rig: Flown) -> None:
     found = flight.read(log)
-    codec = moments.codec_of(found.about)
+    codec = robots.codec(found.about)
     told = rerun_out.texts([*moments.moments(found.about.setup, codec, found.rows)])
     assert told["pilot"][1] == ["stand", "arm", "take", "give", "wait", "stand", "arm"]
     ticks, words = told["state"]
@@ -132,7 +132,7 @@ def test_a_recording_is_read_by_rerun_as_it_was_written(log: Path, tmp_path: Pat
         told = read.setdefault(str(chunk.entity_path).lstrip("/"), {})
         for name in batch.schema.names:
             told[name] = told.get(name, []) + batch.column(name).to_pylist()
-    lived = [*moments.moments(found.about.setup, moments.codec_of(found.about), found.rows)]
+    lived = [*moments.moments(found.about.setup, robots.codec(found.about), found.rows)]
     for entity, (ticks, numbers) in rerun_out.series(go2(), lived).items():
         assert read[entity]["tick"] == ticks.tolist()
         assert np.ravel(read[entity]["Scalars:scalars"]).tolist() == numbers.tolist()

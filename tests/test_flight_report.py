@@ -101,7 +101,7 @@ def test_answers_are_at_once_late_or_never(tmp_path: Path) -> None:
         if t == 7:
             rig.answering = False
             rig.core.begin((rig.number + 1) * rig.core.dt, 0.0)
-            rig.policy(of("rest")[None], 1)
+            rig.policy(of("rest")[None], 2)
         rig.tick(body(rig.at), of("rest") if t // TICKS in (0, 2, 4) else None)
     path = flights.write(tmp_path / "a.mcap", rig)
     answers = review.of(flight.read(path), path).answers

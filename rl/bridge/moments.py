@@ -55,6 +55,7 @@ class Listener:
         self.ears = Ears(setup.spec, codec, setup.episodes)
         self.plan: Plan | None = None
         self.tick, self.moving, self.acted = 0, False, -1  # ticks since it was armed
+        self.oldest = 0  # period, that it was armed in
 
     @property
     def counts(self) -> Counter[str]:
@@ -68,7 +69,7 @@ class Listener:
         moves = row.state in states.MOVING
         begins = moves and (ears.reset or not self.moving)
         if begins:
-            self.tick, self.plan = 0, None
+            self.oldest, self.tick, self.plan = self.period + 1, 0, None
         starts = moves and self.tick % self.setup.ticks == 0
         asked = starts and ears.robot is not None and ears.robot.seq != self.acted
         if asked and ears.robot:
@@ -83,7 +84,7 @@ class Listener:
 
     @property
     def period(self) -> int:
-        return self.tick // self.setup.ticks
+        return self.oldest + self.tick // self.setup.ticks
 
     def _hear(self, row: Row, answer: bool) -> list[int]:
         taken = []
@@ -91,11 +92,12 @@ class Listener:
             if heard.answer == answer:
                 self.ears.hear(heard.source, heard.datagram)
         for plan in self.ears.plans:
-            old = plan.first > self.period or (self.plan and plan.first <= self.plan.first)
-            self.ears.counts["policy: old"] += bool(old)
-            if not old:
-                self.plan = plan
-                taken.append(plan.first)
+            least = self.plan.first + 1 if self.plan else self.oldest
+            if not least <= plan.first <= self.period:
+                self.ears.counts["policy: old"] += 1
+                continue
+            self.plan = plan
+            taken.append(plan.first)
         self.ears.plans = []
         return taken
 
