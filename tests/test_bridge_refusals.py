@@ -124,7 +124,7 @@ def test_a_robot_that_has_a_bridge_refuses_another(monkeypatch: pytest.MonkeyPat
     thread.join()
     assert ends == ["lost"]
     assert second.receive() == []
-    for link in (first.link, second.link, clock.link, made.link):
+    for link in (first.link, second.link, clock.link, made.link, made.clock, made.door):
         link.close()
 
 
