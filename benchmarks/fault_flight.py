@@ -28,6 +28,7 @@ from rl.spec import Spec
 
 ENDS_S = 60.0
 CALM = 0.3  # s before another episode begins
+MOST = 1.6  # s of a fault: a robot that is silent for 2 s is given up
 HZ = 500.0  # steps of physics a second
 BE = {DAMPED: "damped", GOES: "moving"}  # on the wire; else safe
 
@@ -71,7 +72,7 @@ def timed(plan: Plan, who: str, spec: Spec) -> list[Fault]:
     found = []
     for e, (case, onset) in enumerate(zip(plan.cases, onsets(plan), strict=True)):
         if case.who == who and case.kind in {*faults.BODY, *faults.LIES, *faults.FRAMES}:
-            until = min(onset + case.lasts, (e + 1) * plan.seconds - CALM)
+            until = min(onset + min(case.lasts, MOST), (e + 1) * plan.seconds - CALM)
             found.append(Fault(case.kind, float(onset), float(until), case.size, int(motors[e])))
     return found
 
