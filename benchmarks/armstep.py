@@ -103,10 +103,10 @@ def asked(command: Any) -> Array:
     return command if isinstance(command, jax.Array) else jnp.zeros(0)
 
 
-def driven(env: Simulation, path: Path, inside: Any) -> Any:
-    """The same through the bridge, by what its log says happened."""
+def driven(env: Simulation, path: Path, inside: Any, *flags: str) -> Any:
+    """The same through the bridge, by what its log says happened, of a robot with such `flags`."""
     qpos, qvel = inside["start"]
-    log = bridged(env, path, qpos, qvel, inside["command"])
+    log = bridged(env, path, qpos, qvel, inside["command"], None, *flags)
     there = drive_arm.by_episode(log, len(qpos))
     verdict = drive_arm.judged(env, there["qpos"], there["qvel"], inside["command"])
     return {"qpos": there["qpos"], "success": verdict.success[-1]}

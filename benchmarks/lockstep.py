@@ -109,19 +109,19 @@ def states(model: mujoco.MjModel, rows: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def driven(
-    task: Joystick, env: Simulation, path: Path, inside: Any, rate: float | None = None
+    task: Joystick, env: Simulation, path: Path, inside: Any, rate: float | None, *flags: str
 ) -> Any:
     """The same through the bridge: rewards and errors [T, E] of what its log says happened."""
-    log = bridged(env, path, inside["qpos"], inside["qvel"], inside["command"], rate)
+    log = bridged(env, path, inside["qpos"], inside["qvel"], inside["command"], rate, *flags)
     return judged(task, env, log, len(inside["qpos"]))
 
 
 def bridged(
     env: Simulation, path: Path, qpos: np.ndarray, qvel: np.ndarray, command: np.ndarray,
-    rate: float | None = None,
+    rate: float | None, *flags: str,
 ) -> dict[str, np.ndarray]:  # fmt: skip
     """The log of an artefact and a simulated robot: episodes begun at [E, ...] one after another,
-    under commands [T, E, C], over a wire of so many ticks a second."""
+    under commands [T, E, C], over a wire of so many ticks a second, a robot with such `flags`."""
     dt, hz = env.control_dt, 1 / float(env.task.model().opt.timestep)
     with tempfile.TemporaryDirectory() as folder:
         starts, script, log = (Path(folder) / name for name in ("s.npz", "c.csv", "log.npz"))
@@ -130,7 +130,7 @@ def bridged(
         times = dt * np.arange(len(asked))
         np.savetxt(script, np.column_stack([times, asked]), "%.9g", ",")
         more = ["--starts", str(starts), "--hz", str(hz)]
-        more += ["--rate", str(rate)] if rate else []
+        more += [*(["--rate", str(rate)] if rate else []), *flags]
         together(path, script, log, Drive(path, seconds=env.horizon * dt), *more)
         return dict(np.load(log))
 
