@@ -7,6 +7,7 @@ Writes a row of results, and the table of docs/faults.md.  A fault that does not
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ class Args:
 
     episodes: int = 1000
     only: str = ""  # cases whose name has this
+    jobs: int = 2  # batches at once
     seed: int = 0
     name: str = "bridge/faults"
     results: Path = ROOT / "benchmarks" / "results" / "bridge.jsonl"
@@ -61,15 +63,16 @@ def plans(args: Args) -> Iterator[Plan]:
 
 def main(args: Args) -> None:
     cli.at_least(len(ARMS) * 2, args, "episodes")
+    cli.at_least(1, args, "jobs")
     about, all_flown = rows.about(), []
-    for plan in plans(args):
-        flown = fly(plan)
-        all_flown += flown
-        bad = [x for x in flown if x.late or x.broken]
-        print(f"{len(all_flown):4} of {args.episodes}  {flown[0].robot:20} "
-              f"{len(bad)} not as planned", flush=True)  # fmt: skip
-        for x in bad:
-            print(f"     {x.case.name}: {x.end} after {x.took:.3f} s {x.broken or ''}", flush=True)
+    with ThreadPoolExecutor(args.jobs) as pool:  # each waits for processes of its own
+        for flown in pool.map(fly, plans(args)):
+            all_flown += flown
+            bad = [x for x in flown if x.late or x.broken]
+            print(f"{len(all_flown):4} of {args.episodes}  {flown[0].robot:20} "
+                  f"{len(bad)} not as planned", flush=True)  # fmt: skip
+            for x in bad:
+                print(f"     {x.case.name}: {x.end} after {x.took:.3f} s {x.broken}", flush=True)
     table, wrong = told(all_flown), sum(bool(x.late or x.broken) for x in all_flown)
     facts = {"episodes": len(all_flown), "cases": len({x.case.name for x in all_flown})}
     facts |= {"wrong": wrong, "broken": Counter(y for x in all_flown for y in x.broken)}

@@ -1,5 +1,6 @@
 """A flight's log holds all to the last bit, whatever becomes of it, and is lived through again."""
 
+import signal
 import struct
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl.bridge import flight, replay, states, wire
+from rl.bridge import flight, recorder, replay, states, wire
 from rl.bridge.core import Setup
 from rl.bridge.drivers.udp import Codec
 from rl.bridge.flight import SOURCES, About, Heard, Log, Row
@@ -20,7 +21,7 @@ heard = st.builds(Heard, st.sampled_from(SOURCES), st.booleans(), st.binary(max_
 rows = st.builds(
     Row, st.integers(0, 2**64 - 1), st.floats(allow_nan=False), st.floats(allow_nan=False),
     st.floats(allow_nan=False), st.lists(heard, max_size=4).map(tuple), st.binary(max_size=300),
-    st.sampled_from(states.STATES), st.integers(0, 2**15 - 1),
+    st.sampled_from(states.STATES), st.integers(0, 2**16 - 1),
     st.integers(0, 3).map(lambda n: np.arange(2.0 * n).reshape(n, 2 if n else 0)),
 )  # fmt: skip
 
@@ -147,3 +148,18 @@ def test_what_is_no_log_is_refused(tmp_path: Path, log: Path) -> None:
             flight.read(path)
     with pytest.raises(ValueError, match="There is no log"):
         flight.read(tmp_path / "none.mcap")
+
+
+def test_a_recorder_that_is_frozen_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor for ever at the end, when it is given up, and said to be."""
+    monkeypatch.setattr(recorder, "ENDS_S", 0.5)
+    feed = recorder.Feed(tmp_path / "a.mcap", about())
+    feed.process.send_signal(signal.SIGSTOP)
+    row = Row(0, 0.0, 0.0, 0.0, (), bytes(1000), states.ARMED, 0, np.zeros((3, 12)))
+    for number in range(500):  # more than a pipe has room for
+        feed.tick(row._replace(number=number))
+    assert feed.backlog > 100_000
+    assert not feed.close()
+    assert feed.process.returncode == -signal.SIGKILL

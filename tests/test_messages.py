@@ -64,8 +64,8 @@ def test_a_word_arrives_as_it_was(sent: Operator) -> None:
 
 
 statuses = st.builds(
-    Status, ticks, st.floats(0, 1e9), st.sampled_from(states.STATES), st.integers(0, 2**15 - 1),
-    st.integers(0, 2**15 - 1), st.integers(0, 2**24 - 1), four, pairs, st.booleans(), ones,
+    Status, ticks, st.floats(0, 1e9), st.sampled_from(states.STATES), st.integers(0, 2**16 - 1),
+    st.integers(0, 2**16 - 1), st.integers(0, 2**24 - 1), four, pairs, st.booleans(), ones,
     st.builds(Loop, *[floats] * len(Loop._fields)), st.booleans(),
     st.just(Refused()) | st.builds(
         Refused, st.integers(2, CLEARED), st.integers(0, len(states.ASKED) - 1),

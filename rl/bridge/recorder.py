@@ -4,6 +4,7 @@ python -m rl.bridge.recorder LOG, fed by a bridge through its standard input.
 """
 
 import os
+import select
 import signal
 import struct
 import subprocess
@@ -46,16 +47,18 @@ class Feed:
         self.heard.clear()
 
     def close(self) -> bool:
-        """Wait for what is left to be written; whether all of it was."""
-        os.set_blocking(self.pipe, True)
-        lost = self.broken
+        """Wait for what is left to be written, but not for ever; whether all of it was."""
+        until, lost = time.monotonic() + ENDS_S, self.broken
         try:
-            while self.waiting and not self.broken:
+            while self.waiting and not self.broken and (left := until - time.monotonic()) > 0:
+                select.select([], [self.pipe], [], left)
                 self._flush()
             self.process.stdin.close()  # type: ignore[union-attr]
-            return self.process.wait(ENDS_S) == 0 and not lost
+            lost |= bool(self.waiting)
+            return self.process.wait(max(until - time.monotonic(), 0)) == 0 and not lost
         except (OSError, subprocess.TimeoutExpired):
             self.process.kill()
+            self.process.wait()
             return False
 
     def _put(self, record: bytes) -> None:
