@@ -93,7 +93,7 @@ def fly(plan: Plan) -> list[Flown]:
             plan.seconds, "--starts", here / "s.npz", "--truth", here / "truth.jsonl", "--wait",
             ENDS_S, "--hz", HZ, "--faults", here / "robot.json", "--seed", plan.seed)  # fmt: skip
         bridge = _start(said, "rl.bridge.robotd", plan.path, "--robot", at, "--desk", desk,
-                        "--policy-patience", 0.2, "--pilot-patience", 0.5,
+                        "--policy-patience", 0.4, "--pilot-patience", 0.5,
                         "--log", here / "f.mcap")  # fmt: skip
         pilots = Pilots(
             spec, wire.address(desk), plan, onsets(plan), timed(plan, PILOT, spec), bridge.pid,

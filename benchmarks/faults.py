@@ -65,7 +65,8 @@ def main(args: Args) -> None:
     cli.at_least(len(ARMS) * 2, args, "episodes")
     cli.at_least(1, args, "jobs")
     about, all_flown = rows.about(), []
-    with ThreadPoolExecutor(args.jobs) as pool:  # each waits for processes of its own
+    pool = ThreadPoolExecutor(args.jobs)  # each waits for processes of its own
+    try:
         for flown in pool.map(fly, plans(args)):
             all_flown += flown
             bad = [x for x in flown if x.late or x.broken]
@@ -73,6 +74,8 @@ def main(args: Args) -> None:
                   f"{len(bad)} not as planned", flush=True)  # fmt: skip
             for x in bad:
                 print(f"     {x.case.name}: {x.end} after {x.took:.3f} s {x.broken}", flush=True)
+    finally:
+        pool.shutdown(cancel_futures=True)
     table, wrong = told(all_flown), sum(bool(x.late or x.broken) for x in all_flown)
     facts = {"episodes": len(all_flown), "cases": len({x.case.name for x in all_flown})}
     facts |= {"wrong": wrong, "broken": Counter(y for x in all_flown for y in x.broken)}

@@ -66,6 +66,7 @@ class Core:
         self.now, self.late, self.clearing = now, late, False
         self.punctual.add(now, late)
         self.ears.begin(now)
+        self.ears.damped = self.state in states.DAMPED
 
     def hear(self, source: str, datagram: bytes) -> None:
         """A message of the robot, the policy, the operator, or a watcher who may stop it; and of

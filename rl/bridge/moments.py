@@ -55,7 +55,7 @@ class Listener:
         self.ears = Ears(setup.spec, codec, setup.episodes)
         self.plan: Plan | None = None
         self.tick, self.moving, self.acted = 0, False, -1  # ticks since it was armed
-        self.oldest = 0  # period, that it was armed in
+        self.oldest, self.before = 0, states.DISCONNECTED  # period that it was armed in; a state
 
     @property
     def counts(self) -> Counter[str]:
@@ -65,6 +65,7 @@ class Listener:
     def hear(self, row: Row) -> Moment:
         ears = self.ears
         ears.begin(row.now)
+        ears.damped = self.before in states.DAMPED
         early = self._hear(row, answer=False)
         moves = row.state in states.MOVING
         begins = moves and (ears.reset or not self.moving)
@@ -79,7 +80,7 @@ class Listener:
         events, ears.events = tuple(states.ASKED[x] for x in ears.events), []
         wish = *self._wish(), events, answered
         found = Moment(row, robot, command, begins, starts, self.period, asked, *wish)
-        self.tick, self.moving = self.tick + moves, moves
+        self.tick, self.moving, self.before = self.tick + moves, moves, row.state
         return found
 
     @property

@@ -83,8 +83,7 @@ class Robotd:
     @property
     def abandoned(self) -> bool:
         """Nobody has driven it for long, and it needs nobody."""
-        alone = self.core.setup.episodes or self.core.state in (
-            states.DISCONNECTED, states.PASSIVE, states.FAULT)  # fmt: skip
+        alone = self.core.setup.episodes or self.core.state in states.DAMPED
         return alone and self.desk.pilot_silent > self.alone_s
 
     def _relax(self) -> None:

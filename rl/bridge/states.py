@@ -12,6 +12,7 @@ HOLD = "hold"  # stops where it is
 FAULT = "fault"  # damped, until an operator clears it
 STATES = DISCONNECTED, PASSIVE, READY, ARMED, INTERVENE, HOLD, FAULT
 MOVING = ARMED, INTERVENE
+DAMPED = DISCONNECTED, PASSIVE, FAULT  # or told nothing
 
 # What the robot or a check brings about ...
 CONNECT, DISCONNECT, PAUSE, FAIL = "connect", "disconnect", "pause", "fail"
