@@ -4,10 +4,11 @@ Writes a row of results, and the table of docs/faults.md.  A fault that does not
 (benchmarks/fault_plan.py) says, and in time, or a command beyond limits, is an error.
 """
 
+import multiprocessing
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,8 @@ def main(args: Args) -> None:
     cli.at_least(len(ARMS) * 2, args, "episodes")
     cli.at_least(1, args, "jobs")
     about, all_flown = rows.about(), []
-    pool = ThreadPoolExecutor(args.jobs)  # each waits for processes of its own
+    # Processes: who judges one batch would keep the pilot of another from its word.
+    pool = ProcessPoolExecutor(args.jobs, multiprocessing.get_context("spawn"))
     try:
         for flown in pool.map(fly, plans(args)):
             all_flown += flown

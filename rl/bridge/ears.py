@@ -32,7 +32,7 @@ class Ears:
         """`tag` is of the artefact that its policy must be of."""
         self.spec, self.codec, self.episodes, self.tag = spec, codec, episodes, tag
         self.now = 0.0
-        self.damped = True  # its motors are: it may count its states anew, as after a start
+        self.damped = True  # its motors are
         self.robot: State | None = None  # the newest
         self.operator: Operator | None = None
         self.met = False  # a policy has come, and is warm
@@ -66,7 +66,8 @@ class Ears:
         if state is None:
             return False
         begins, silent = state.reset and self.episodes, self.age("robot") > GONE_S
-        if self.robot and state.seq <= self.robot.seq and not (silent and self.damped):
+        starts = silent and self.damped and not self.episodes  # and counts anew
+        if self.robot and state.seq <= self.robot.seq and not starts:
             return None
         if not np.isfinite(np.concatenate([*state.readings.values()])).all():
             self.bad["robot"] += 1
