@@ -40,6 +40,12 @@ class Taken(NamedTuple):
 
 
 def convert(args: Convert) -> None:
+    if not args.logs:
+        raise ValueError("Name at least one log: an .mcap file of run --log.")
+    if args.out.suffix not in (DATA, RERUN, ""):
+        raise ValueError(f"--out {args.out} is no {DATA} or {RERUN} file, nor a folder.")
+    if not args.out.absolute().parent.is_dir():
+        raise ValueError(f"--out {args.out} cannot be written: there is no folder for it.")
     if args.out.exists():
         raise ValueError(f"--out {args.out} is there already: name another.")
     if args.artefact and args.out.suffix != RERUN:

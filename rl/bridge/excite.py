@@ -100,6 +100,8 @@ def excite(args: Excite) -> int:
     spec = found.spec
     if not 0 < args.size <= 1:
         raise ValueError(f"--size is {args.size:g}; it takes rad, or a share, above 0 up to 1.")
+    if not 0 < args.seconds < np.inf:
+        raise ValueError(f"--seconds is {args.seconds:g}; it takes a time above 0 s.")
     asked = tuple((channel.low + channel.high) / 2 for channel in spec.command)
     run = launch.Run(  # its policy must come, and is not asked
         path, args.robot, by=By(asked), limits=args.limits, log=args.log,

@@ -45,7 +45,11 @@ def read(path: Path) -> list[Fault]:
                 raise ValueError(f"{fault.kind!r} is no fault")
             if not (fault.since < fault.until and np.isfinite(fault.size) and fault.motor >= 0):
                 raise ValueError(f"{fault} has no time or size")
-    except (OSError, ValueError, TypeError) as error:
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is no plan of faults: it is no JSON.") from error
+    except OSError as error:
+        raise ValueError(f"There is no plan of faults {path}: {error.strerror}.") from error
+    except (ValueError, TypeError) as error:
         raise ValueError(f"{path} is no plan of faults: {error}.") from error
     return found
 

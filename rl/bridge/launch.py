@@ -1,6 +1,7 @@
 """A robot driven: its bridge and its policy in processes of their own, its pilot in this one, or in
 one that comes to its desk."""
 
+import os
 import platform
 import select
 import signal
@@ -65,8 +66,8 @@ def run(args: Run, own: Source | None = None) -> int:
     path = found(args.artefact)
     spec = artefact.read(path).spec
     args.limits.check()
-    if args.log and args.log.exists():
-        raise ValueError(f"--log {args.log} is there already: name another.")
+    if args.log:
+        check_log(args.log)
     if args.desk and args.by.said:
         raise ValueError("--desk: who comes there drives it, and says by what.")
     (robot, alone), desk = _which(args, spec), args.desk or wire.free_address()
@@ -77,9 +78,10 @@ def run(args: Run, own: Source | None = None) -> int:
     source = nullcontext(own) if own else source
     pilot = Pilot(spec, Link(("127.0.0.1", 0), wire.address(desk)))
     begun: list[subprocess.Popen[bytes]] = []
-    page = None
+    page, met = None, False
     try:
         _begin(args, path, robot, pilot, begun, ["--hung"] * bool(own))
+        met = True
         bridge = begun[0]
         page = _page(path, desk, args.page, bridge) if args.page else None
         if source is None:
@@ -96,6 +98,8 @@ def run(args: Run, own: Source | None = None) -> int:
     except subprocess.TimeoutExpired:
         return 1
     finally:
+        for process in begun if not met else []:  # nothing has moved, and nothing is to be kept
+            process.kill()
         if args.desk and begun:
             begun[0].terminate()
         if page:
@@ -131,8 +135,6 @@ def _begin(
         if not args.desk:
             pilot.greet()  # the robot is met as soon as both have come
     if code or not (said := policy.stdout.readline()):
-        for process in begun:
-            process.terminate()
         raise SystemExit(code or policy.wait())
     print(said.decode(), end="", flush=True)
 
@@ -157,13 +159,28 @@ def _which(args: Run, spec: Spec) -> tuple[str, bool]:
         return "", robots.check(spec, args.robot, args.sensors)
     kind = args.robot.removeprefix(SIMULATED).removeprefix("-")
     if not spec.name.startswith(kind):
-        raise ValueError(f"--robot {args.robot}: this policy is one for {spec.name}.")
+        kind = spec.name.split("-")[0]
+        raise ValueError(
+            f"--robot {args.robot}: this policy is one for {spec.name}: say sim-{kind}, or sim."
+        )
     return wire.free_address(), True
+
+
+def check_log(path: Path) -> None:
+    """Raise unless a flight's log can be written there, over nothing."""
+    if path.exists():
+        raise ValueError(f"--log {path} is there already: name another.")
+    if path.suffix != ".mcap":
+        raise ValueError(f"--log {path} will be an .mcap file: give it that ending.")
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise ValueError(f"--log {path} cannot be written: name a file in another folder.")
 
 
 def _start(name: str, *words: object, stdout: int | None = None) -> subprocess.Popen[bytes]:
     module = "rl.bridge" if name == "__main__" else f"rl.bridge.{name}"
-    return subprocess.Popen([sys.executable, "-m", module, *map(str, words)], stdout=stdout)
+    # Of a session of its own: Ctrl-C is for who started it, who ends it in order.
+    command = [sys.executable, "-m", module, *map(str, words)]
+    return subprocess.Popen(command, stdout=stdout, start_new_session=True)
 
 
 def _page(path: Path, desk: str, port: int, bridge: subprocess.Popen[bytes]) -> Any:

@@ -28,6 +28,8 @@ def report(args: Report) -> None:
         raise ValueError(f"--out {args.out} will be an .html file: give it that ending.")
     if args.out and args.out.exists():
         raise ValueError(f"--out {args.out} is there already: name another.")
+    if args.out and not args.out.absolute().parent.is_dir():
+        raise ValueError(f"--out {args.out} cannot be written: there is no folder for it.")
     told = review.of(flight.read(args.log), args.log)
     for name, text in lines(told, args.log):
         print(f"{name:9}{text}")

@@ -93,8 +93,12 @@ def _made(args: Sim) -> Any:
         raise ValueError(f"--wait is {args.wait:g}; it takes a time above 0 s.")
     if not 0 <= args.delay <= 10 or not 0 <= args.loss <= 1:
         raise ValueError("--delay takes 0 to 10 s, and --loss a share from 0 to 1.")
+    if args.seed < 0:
+        raise ValueError(f"--seed is {args.seed}; it takes a number from 0 on.")
     if args.log:
         _check_log(args.log)
+    if args.truth and not _writable(args.truth.absolute().parent):
+        raise ValueError(f"--truth {args.truth} cannot be written: name another folder.")
     plan = faults.read(args.faults) if args.faults else []
     if args.hung:
         robot.hang()

@@ -121,14 +121,17 @@ class Simulator:
         if not self.episodes:
             robot.damp()
         end, self.silent, self.began = round(seconds / dt), 0.0, time.monotonic()
+        heard = self.starved  # when it last heard anything
         self.absent = False  # in lock step, who did not answer in time: nobody waits for it again
         for t in range(end):
             for tick in range(self.ticks):
                 self._tick(number * end * self.ticks, t * self.ticks + tick)
             self.starved += self.silent > HOLD_S
+            heard = heard if self.silent else self.starved
             self.log.add(**robot.facts(), episode=number, silent=self.silent)
             gone = self.realtime and self.silent > HOLD_S + DAMPED_S
             if gone or (self.absent and self.silent > HOLD_S):
+                self.starved = self.starved if self.episodes else heard  # it was left on purpose
                 return "lost" if self.episodes else "left"
             if robot.fallen and self.episodes:
                 return "fell"

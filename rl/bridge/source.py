@@ -1,5 +1,6 @@
 """Whose words a robot is driven by, as a command line says it."""
 
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,8 @@ class By:
             if len(self.gamepad) > 1:
                 raise ValueError("--gamepad takes one device.")
             return Gamepad(spec, *(self.gamepad or (DEVICE,)))
+        if self.keys and not sys.stdin.isatty():
+            raise ValueError("There is no terminal whose keys could drive it.")
         if self.keys or (terminal and not self.said):
             from rl.bridge.keys import Keys  # POSIX alone
 
