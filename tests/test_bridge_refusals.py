@@ -1,5 +1,6 @@
 """A robot and a policy that are not for each other are told of it in words, and nothing moves."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from benchmarks.process import ROOT
 from rl import artefact
 from rl.bridge import robotd, robots, simd, wire
 from rl.bridge.clock import LockStep
@@ -185,3 +187,29 @@ def test_a_robot_of_a_rate_that_does_not_fit_is_refused(monkeypatch: pytest.Monk
     monkeypatch.setattr(robots, "driver", lambda *_: fast)
     with pytest.raises(ValueError, match=r"speaks 510 times a second, and its .* asked 50 times"):
         robotd.begun(robotd.Args(PATH), artefact.read(PATH), nobody)
+
+
+@pytest.mark.parametrize(("words", "why"), [
+    (("run", PATH, "--robot", "sim", "--log", "nowhere/a.mcap"), "cannot be written"),
+    (("run", PATH, "--robot", "sim", "--log", "a.txt"), "will be an .mcap file"),
+    (("run", PATH, "--robot", "sim", "--keys"), "no terminal whose keys"),
+    (("run", PATH, "--robot", "sim-panda"), "one for go2-joystick-flat: say sim-go2, or sim"),
+    (("excite", PATH, "--robot", "sim", "--log", "a.mcap", "--seconds", "nan"), "a time above 0"),
+    (("convert", "--out", "a.npz"), "Name at least one log"),
+    (("convert", "a.mcap", "--out", "a.csv"), "no .npz or .rrd file, nor a folder"),
+    (("report", "a.mcap", "--out", "nowhere/a.html"), "there is no folder for it"),
+    (("sim", PATH, "--seed", "-1"), "a number from 0 on"),
+    (("sim", PATH, "--truth", "nowhere/a"), "cannot be written"),
+    (("sim", PATH, "--faults", PATH), "no plan of faults"),
+])  # fmt: skip
+def test_what_cannot_be_is_said_before_anything_begins(
+    words: tuple[Any, ...], why: str, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "rl.bridge", *map(str, words)]
+    ran = subprocess.run(command, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True,
+                         text=True, env=os.environ | {"PYTHONPATH": str(ROOT)})  # fmt: skip
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("error: ")
+    assert why in ran.stderr
+    assert "running" not in ran.stdout
+    assert not list(tmp_path.iterdir())

@@ -85,6 +85,8 @@ def _made(args: Sim) -> Any:
     from rl.bridge.simd import SILENCE, Simulator, ticks_of
     from rl.bridge.simulator import Robot
 
+    if args.seed < 0:
+        raise ValueError(f"--seed is {args.seed}; it takes a number from 0 on.")
     robot = Robot(artefact.read(args.artefact), args.hz, KINDS[args.hardware], args.seed)
     least = robot.spec.control_dt
     if not least <= args.seconds < np.inf:
@@ -93,8 +95,6 @@ def _made(args: Sim) -> Any:
         raise ValueError(f"--wait is {args.wait:g}; it takes a time above 0 s.")
     if not 0 <= args.delay <= 10 or not 0 <= args.loss <= 1:
         raise ValueError("--delay takes 0 to 10 s, and --loss a share from 0 to 1.")
-    if args.seed < 0:
-        raise ValueError(f"--seed is {args.seed}; it takes a number from 0 on.")
     if args.log:
         _check_log(args.log)
     if args.truth and not _writable(args.truth.absolute().parent):
