@@ -118,6 +118,8 @@ class Simulator:
         """Live from a pose for so long; how it ended.  Its time begins at `number` * `seconds`."""
         robot, dt = self.robot, self.robot.spec.control_dt
         robot.reset(qpos, qvel)
+        for way in (self.spoiler, self.there, self.back):
+            way.under_way.clear()  # it is of the episode before
         if not self.episodes:
             robot.damp()
         end, self.silent, self.began = round(seconds / dt), 0.0, time.monotonic()
