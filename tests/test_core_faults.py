@@ -227,18 +227,3 @@ def test_a_machine_that_is_late_again_and_again_does_not_drive() -> None:
         state = rig.tick(body(), REST, late=0.02).state
     assert state == HOLD
     assert rig.core.why == Reason.LATE
-
-
-@pytest.mark.parametrize("ticks", [1, FAST])
-def test_old_states_are_none_however_long_there_are_no_new_ones(ticks: int) -> None:
-    """It is damped in the end, and only then may its robot count anew, as after a start."""
-    rig, seen = Rig(ticks=ticks).armed(), set()
-    for _ in range(round(1.5 / rig.core.dt)):
-        told = rig.tick(body(SIT), REST, seq=5)
-        seen.add(told.state)
-        assert rig.core.ears.robot.seq > 5 or told.state == FAULT
-    assert (told.state, seen) == (FAULT, {ARMED, HOLD, FAULT})
-    assert rig.core.ears.robot.seq == 5
-    rig.seq = 5
-    rig.tick(body(), event=states.CLEAR)
-    assert rig.tick(body()).state == PASSIVE

@@ -133,8 +133,9 @@ class Core:
             return refusals.NOWHERE, states.STATES.index(self.state)
         after, ears = states.after(self.state, event), self.ears
         stirs = after in (states.READY, *states.MOVING) or event == states.CLEAR
-        if stirs and self.mask:
-            return refusals.UNSOUND, int(self.mask)
+        old = ears.age("robot") > self.setup.limits.state_age  # of who is damped nobody minds
+        if stirs and (mask := self.mask | Reason.STATE * old):
+            return refusals.UNSOUND, int(mask)
         if event == states.CLEAR and self.why != Reason.ASKED and self.clears.spent(self.now):
             return refusals.CLEARED, self.setup.limits.clears
         if after == states.ARMED and not ears.met:
