@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import fault_flight, fault_plan
+from benchmarks import fault_flight
 from benchmarks.fault_pilot import DOES, SAYS
-from benchmarks.fault_plan import CASES, GOES, PROCESS, ROBOT, Case
+from benchmarks.fault_plan import CASES, GOES, Case
 from benchmarks.process import ROOT
 from rl import artefact
 from rl.bridge import faults, messages, wire
@@ -225,7 +225,6 @@ def test_episodes_are_judged_by_the_plan(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [bool(x.broken) for x in flown] == [False] * 4 + [True] * 3, flown
     assert [x.end for x in flown[1:4]] == ["fault", "fault", "armed"]
     assert {x.robot for x in flown} == {"go2-joystick-flat"}
-    assert fault_plan.ROBOT == ROBOT != PROCESS
 
 
 def test_a_robot_with_faults_is_simulated_from_a_file(tmp_path: Path, capsys: Any) -> None:
