@@ -119,10 +119,13 @@ def test_in_lock_step_targets_are_those_of_the_same_readings(path: Path, address
 
 
 def child(process: subprocess.Popen[str], name: str) -> psutil.Process:
-    """The process of a bridge that is called so."""
-    for one in psutil.Process(process.pid).children():
-        if f"rl.bridge.{name}" in one.cmdline():
-            return one
+    """The process of a bridge that is called so, when it has begun."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        for one in psutil.Process(process.pid).children():
+            if f"rl.bridge.{name}" in one.cmdline():
+                return one
+        time.sleep(0.01)
     raise AssertionError(f"no {name}")
 
 
