@@ -1,7 +1,7 @@
 """Episodes of a simulated robot, in each of which something goes wrong, and what became of it.
 
 Robot, bridge and policy are processes of their own, in lock step; the pilot is in this one.  Who
-judges is rl/bridge/referee.py, by the robot's wire alone.
+judges is rl/bridge/referee.py, by the wire and by how the robot truly was.
 """
 
 import json

@@ -4,11 +4,11 @@ How punctual a bridge is and how long its policy takes, by the flight's log; and
 is killed, a busy machine or a disk that stands still do not make it miss more ticks than it does.
 """
 
+import gc
 import os
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +22,7 @@ from benchmarks.process import ROOT, guard
 from experiments import cli
 from rl import artefact
 from rl.bridge import flight as log
-from rl.bridge import wire
+from rl.bridge import paced, wire
 from rl.bridge.messages import Status
 from rl.bridge.pilot import Word
 from rl.bridge.states import ARMED
@@ -76,16 +76,10 @@ def main(args: Args) -> None:
 def alone(args: Args, runtime: Literal["jax", "numpy"]) -> dict[str, float]:
     """ms of a policy's step in a process that does nothing else, at its own pace."""
     found = artefact.read(args.path)
-    policy, golden, took = artefact.deploy(found, runtime), found.golden, []
-    due = time.monotonic()
-    for step in range(args.steps):
-        t = step % len(golden.targets)
-        readings = {name: x[t] for name, x in golden.readings.items()}
-        time.sleep(max((due := due + found.spec.control_dt) - time.monotonic(), 0.0))
-        began = time.perf_counter()
-        policy.step(readings, golden.command[t])
-        took.append(time.perf_counter() - began)
-    return in_ms(np.array(took))
+    policy = artefact.deploy(found, runtime)
+    gc.collect()
+    gc.freeze()  # as rl/bridge/policyd.py does
+    return in_ms(np.array(paced.steps(policy, found.golden, args.steps)))
 
 
 def in_ms(seconds: np.ndarray) -> dict[str, float]:

@@ -34,6 +34,7 @@ class Deployed:
     def __init__(self, spec: Spec, call: Callable[..., Leaves], carry: Leaves) -> None:
         self.spec, self._call, self._first = spec, call, carry
         self.carry, self._sensors = carry, _sorted(spec)
+        self._newest: tuple[Any, ...] = ()
 
     def reset(self) -> None:
         """Forget all that was."""
@@ -45,8 +46,15 @@ class Deployed:
         if np.shape(command) != (len(self.spec.command),):
             names = ", ".join(channel.name for channel in self.spec.command)
             raise ValueError(f"The command has shape {np.shape(command)}; it needs {names}.")
-        targets, *self.carry = self._call(self.carry, flat, np.asarray(command, np.float32))
+        self._newest = flat, np.asarray(command, np.float32)
+        targets, *self.carry = self._call(self.carry, *self._newest)
         return np.asarray(targets)
+
+    def rehearse(self) -> None:
+        """Take the newest step again, and forget it: what the next needs is then in the caches of
+        a processor that did something else meanwhile."""
+        if self._newest:
+            self._call(self.carry, *self._newest)
 
     def _of(self, readings: Mapping[str, np.ndarray], sensor: Sensor) -> np.ndarray:
         if sensor.name not in readings:

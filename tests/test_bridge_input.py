@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tyro
 
 from rl import artefact
 from rl.bridge import commands
 from rl.bridge import sim as bridge
+from rl.bridge.launch import Run
 from rl.bridge.limits import Limits
 from rl.bridge.show import Show, show
 from rl.bridge.simulator import Robot
@@ -105,7 +107,7 @@ def test_limits_that_limit_nothing_or_all_are_refused(name: str, values: tuple) 
         ("address", "9870", "'9870' is no address: it is host:port"),
         ("address", "no.such.host.invalid:9870", "There is no host 'no.such.host.invalid'"),
         ("artefact", Path("no.zip"), "There is no artefact no.zip"),
-        ("artefact", PATH.parent, "is a folder; its artefacts: artefact-0.zip"),
+        ("artefact", PATH.parent.parent, "has no artefact: training writes one where"),
         ("log", Path("/nowhere/log.npz"), "--log /nowhere/log.npz cannot be written"),
         ("log", Path("notes.md"), "--log notes.md will be an .npz file: give it that ending"),
         ("log", SOMEBODYS, "--log .* is there already: name another"),
@@ -207,7 +209,7 @@ def test_who_asks_for_less_tilt_is_heard(
 def test_what_a_policy_reads_and_writes_is_shown(
     found: artefact.Artefact, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    show(Show(PATH))
+    show(Show(PATH.parent))
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
     told = [row[0] for row in rows]
     sensors, motors = found.spec.sensors, found.spec.actuators
@@ -217,6 +219,13 @@ def test_what_a_policy_reads_and_writes_is_shown(
     assert told[-len(motors) :] == [motor.name for motor in motors]
     calf = "FR_calf -2.723 to -0.8378 rad -1.8 35 0.5 45.43 15.7 - -"
     assert " ".join(rows[told.index("FR_calf")]) == calf
+
+
+@pytest.mark.parametrize("port", ["abc", "0", "65536", "-1", "1.5", "²"])
+def test_a_port_that_is_none_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        tyro.cli(Run, args=[str(PATH), f"--page={port}"])
+    assert "it takes one port, from 1 to 65535" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_robot_that_its_policy_damped_says_so(found: artefact.Artefact) -> None:

@@ -129,6 +129,16 @@ def test_what_was_not_taken_is_counted_as_the_bridge_did(tmp_path: Path) -> None
     assert found.refused == Counter({"arm": 1})
 
 
+def test_a_pilot_that_asks_until_its_robot_stands_was_not_refused(tmp_path: Path) -> None:
+    rig = Flown(Limits(stand_s=0.5))
+    for event in ("", states.STAND, *[states.ARM] * 5, states.GIVE):
+        rig.tick(body(rig.at), event=event)
+    while rig.core.state != states.ARMED:
+        rig.tick(body(rig.at), of("rest"), event=states.ARM)
+    path = flights.write(tmp_path / "a.mcap", rig)
+    assert review.of(flight.read(path), path).refused == Counter({"give": 1})
+
+
 def test_heat_and_losses_are_told(tmp_path: Path) -> None:
     rig = Flown().armed()
     for heat in (40.0, 61.0, 55.0):

@@ -232,4 +232,7 @@ def test_what_was_refused_is_shown_in_a_line_of_its_own(
 def test_without_one_it_says_so(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"There is no gamepad at .*js9: plug it in"):
         Pad(go2(), tmp_path / "js9")
+    for other in ("/dev/null", __file__):
+        with pytest.raises(ValueError, match=f"{other} is no gamepad"):
+            Pad(go2(), Path(other))
     assert gamepad.DEVICE.name == "js0"

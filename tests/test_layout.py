@@ -117,6 +117,12 @@ def test_what_tells_motors_has_no_jax(path: Path) -> None:
     assert not {name.split(".")[0] for name in imports(tree(path))} & {"jax", "flax", "optax"}
 
 
+def test_the_referee_has_nothing_of_what_it_judges() -> None:
+    names = [imports(tree(ROOT / "rl" / "bridge" / f"{name}.py")) for name in ("referee", "truth")]
+    ours = {x for x in set().union(*names) if x.split(".")[0] in MAY_IMPORT}
+    assert ours == {"rl.bridge.truth", "rl.bridge.truth.Log", "rl.bridge.truth.log_of"}
+
+
 @each([path for path in OURS if path.name == "__init__.py"])
 def test_only_envs_re_exports(path: Path) -> None:
     assert not path.read_text().strip() or name_of(path) == "envs/__init__.py"

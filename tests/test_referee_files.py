@@ -146,7 +146,7 @@ def test_command_line(tmp_path: Path) -> None:
 
     def call(*names: str) -> subprocess.CompletedProcess[str]:
         paths = [str(tmp_path / name) for name in names]
-        program = [sys.executable, str(referee.__file__), *paths]
+        program = [sys.executable, "-m", referee.__name__, *paths]
         return subprocess.run(program, capture_output=True, text=True, check=False)
 
     good, bad, none = call("good"), call("good", "bad"), call("none")

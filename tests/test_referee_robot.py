@@ -76,6 +76,33 @@ def test_beyond(scene: Scene, sign: Any, out: Any, caught: Any) -> None:
     only(run(scene, plant), "beyond", caught)
 
 
+@pytest.mark.parametrize(("ticks", "caught"), [(0, False), (1, True)])
+@pytest.mark.parametrize(
+    ("rule", "inside", "outside"),
+    [
+        ("crushed", {"joints": [0, 0, 1.149, 0]}, {"joints": [0, 0, 1.151, 0]}),
+        ("crushed", {"joints": [0, -1.149, 0, 0]}, {"joints": [0, -1.151, 0, 0]}),
+        ("fallen", {"lean": 59.9}, {"lean": 60.1}),
+    ],
+)
+def test_what_sensors_hide_may_be_for_a_second(
+    scene: Scene, rule: Any, inside: Any, outside: Any, ticks: Any, caught: Any
+) -> None:
+    def plant(frames: list[Frame], truths: list[tuple[float, float, Any]]) -> None:
+        for start, seconds, truth in truths:
+            first = round(start * scene[0] / PERIOD)
+            for frame in frames[first : first + round(seconds * scene[0] / PERIOD) + ticks]:
+                frame.truth = truth
+
+    at_once = [(0.5, 1.0, outside)]
+    only(run(scene, lambda frames, _: plant(frames, at_once)), rule, caught)
+    only(run(scene, lambda frames, _: plant(frames, [(0.5, 1.0, inside)])), rule, False)
+    interrupted = [(0.5, 1.5, outside), (1.0, 0.02, inside)]
+    only(run(scene, lambda frames, _: plant(frames, interrupted)), rule, False)
+    only(run(scene, lambda frames, _: plant(frames, [(2.2, 1.5, outside)])), rule, False)  # damped
+    only(run(scene, lambda frames, _: plant(frames, [(4.9, 1.2, outside)])), rule, False)  # reset
+
+
 def test_fallen_is_not_judged_while_damped_silent_or_just_released(scene: Scene) -> None:
     def plant(frames: list[Frame], t: int) -> None:
         for before, frame in pairwise(frames):

@@ -177,7 +177,7 @@ def test_a_teleop_that_makes_no_sense_says_so() -> None:
     desk = wire.free_address()
     link = Link(wire.address(desk))
     pilot = Pilot(SPEC, Link(("127.0.0.1", 0), wire.address(desk)))
-    with pytest.raises(ValueError, match=r"No bridge answered within 0\.1 s"):
+    with pytest.raises(ValueError, match=rf"No bridge answered at {desk} within 0\.1 s: is run"):
         pilot.meet(0.1)
     link.close()
     pilot.link.close()

@@ -39,6 +39,7 @@ class Frame:
     noise: list[bytes] = field(default_factory=list)
     extra: list[bytes] = field(default_factory=list)  # commands before the frame's own
     sequence: int = 0
+    truth: dict[str, Any] = field(default_factory=dict)  # whatever its sensors say
 
 
 def pack(kind: int, flags: int, sequence: int, numbers: Any, code: str = CODE) -> bytes:
@@ -84,7 +85,7 @@ def lines(top: dict[str, Any], frames: list[Frame]) -> list[str]:
         got = [*frame.extra, *([] if frame.silent else [command(frame)])]
         row = {"t": t, "time": frame.time, "qpos": [], "qvel": [], "reset": frame.reset}
         row |= {"sent": [data.hex() for data in sent], "got": [data.hex() for data in got]}
-        rows.append(json.dumps(row))
+        rows.append(json.dumps(row | frame.truth))
     return rows
 
 

@@ -167,7 +167,7 @@ def facts(given: list[str]) -> list[Finding]:
         *host.granted(given),
         host.governor(governors),
         host.kernel(os.uname().version, read("/sys/kernel/realtime")),
-        host.isolated(read(CPU / "isolated")),
+        host.isolated(read(CPU / "isolated"), (os.cpu_count() or 1) - 1),
         host.quota(read("/sys/fs/cgroup/cpu.max")),
         host.clocksource(read(CLOCK / "current_clocksource")),
         host.swap(read("/proc/swaps"), "memory locked" in given),

@@ -4,7 +4,9 @@ It tells changes alone, eight bytes each: that nothing changes is no news of a h
 held until it is said to be let go, or the gamepad is gone.
 """
 
+import fcntl
 import os
+import stat
 import struct
 import time
 from pathlib import Path
@@ -20,6 +22,7 @@ from rl.spec import Spec
 
 DEVICE = Path("/dev/input/js0")
 EVENT = struct.Struct("<IhBB")  # js_event of linux/joystick.h: time in ms, value, type, number
+AXES = 0x80016A11  # JSIOCGAXES: how many it has, which no other kind of device tells
 BUTTON, AXIS, INIT = 1, 2, 0x80  # types; of INIT is how it was when it was opened
 # As the drivers xpad and playstation number them alike.
 A, B, X, Y, LEFT, RIGHT = range(6)
@@ -47,6 +50,11 @@ class Gamepad:
         self._open()
         if self.file < 0:
             raise ValueError(f"There is no gamepad at {self.path}: plug it in, or name another.")
+        if not _tells(self.file):
+            self._close()
+            raise ValueError(
+                f"{self.path} is no gamepad: Linux has them at /dev/input/js0, js1, ..."
+            )
 
     def __enter__(self) -> "Gamepad":
         names = ", ".join(channel.name for channel in self.spec.command[: len(STICKS)])
@@ -149,6 +157,14 @@ class Gamepad:
             self.hand.note("The gamepad is gone: the robot is held until it is back and A pressed.")
         self._close()
         self.there, self.down, self.axes = False, set(), {}
+
+
+def _tells(file: int) -> bool:
+    """Whether it is a joystick, or a pipe that somebody writes its events to."""
+    try:
+        return stat.S_ISFIFO(os.fstat(file).st_mode) or fcntl.ioctl(file, AXES, bytes(1)) != b""
+    except OSError:
+        return False
 
 
 def _pushed(value: int) -> float:

@@ -11,6 +11,7 @@ CLOCKS = "tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"
 LEAST_BUFFER = 64 * 1024  # bytes that wait for a bridge that is late: some 100 states
 STOLEN = 0.01  # share of its time that a machine beneath may take
 STALL_S, SLOWEST = 5.0, 2e6  # s of a disk that stands still; bytes a second of the longest log
+MORE_CORES = "a machine of 4 or more"
 LIMITS = (
     "printf '%s - rtprio 60\\n%s - memlock unlimited\\n' $USER $USER | "
     "sudo tee /etc/security/limits.d/robot.conf, and log in again "
@@ -39,7 +40,7 @@ def cores(count: int, load: float) -> Finding:
         return Finding("cores", f"{found}: others keep it busy", FAIR, "top, and end what is there")
     if count < 4:
         return Finding("cores", f"{found}: bridge, policy, pilot and log share them", FAIR,
-                       "a machine of 4 or more")  # fmt: skip
+                       MORE_CORES)  # fmt: skip
     return Finding("cores", found, GOOD)
 
 
@@ -88,12 +89,15 @@ def kernel(version: str, realtime: str) -> Finding:
     return Finding("kernel", "not a real-time one", FAIR, mend)
 
 
-def isolated(cpus: str) -> Finding:
+def isolated(cpus: str, last: int) -> Finding:
+    """Of the system's list of them, and the number of its last core."""
     if cpus.strip():
         told = f"{cpus.strip()}: sudo taskset -cp {cpus.strip()} $(pgrep -f rl.bridge.robotd)"
         return Finding("isolated cores", told, GOOD)
-    mend = "isolcpus=3 nohz_full=3 in GRUB_CMDLINE_LINUX of /etc/default/grub, sudo update-grub"
-    return Finding("isolated cores", "none", FAIR, mend)
+    if last < 3:
+        return Finding("isolated cores", "none, and too few to spare one", FAIR, MORE_CORES)
+    mend = f"isolcpus={last} nohz_full={last} in GRUB_CMDLINE_LINUX of /etc/default/grub, "
+    return Finding("isolated cores", "none", FAIR, mend + "sudo update-grub")
 
 
 def quota(text: str) -> Finding:

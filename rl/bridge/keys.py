@@ -24,7 +24,7 @@ EVENTS = {
 MORE, LESS = "wqa", "sed"  # of the first three numbers of a command: forward, left, turn left
 NEXT, JOGS = {"n": 1, "b": -1}, {"+": 1, "=": 1, "-": -1}  # =: a plus without the shift
 PRESSED_S = 0.15  # s that a key which jogs counts as held: a terminal does not tell its release
-HELP = """keys     g: stand up and go  h: hold  r: relax  SPACE: STOP  c: clear a stop  z: leave
+HELP = """keys     g: stand up and go  h: hold{}  r: relax  SPACE: STOP  c: clear a stop  z: leave
          w s  q e  a d: more and less of {}   x: none
          t: take joints in hand, or give them back  n b: the next, the one before  + -: move it"""
 
@@ -44,7 +44,8 @@ class Keys:
             raise ValueError("There is no terminal whose keys could drive it.") from None
         tty.setcbreak(self.stream)
         names = ", ".join(channel.name for channel in self.spec.command[: len(MORE)])
-        print(HELP.format(names or "nothing"), flush=True)
+        falls = " (it may fall)" if self.spec.max_tilt < 180 else ""
+        print(HELP.format(falls, names or "nothing"), flush=True)
         return self
 
     def __exit__(

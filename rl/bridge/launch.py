@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -28,10 +29,10 @@ from rl.spec import Spec
 
 def _port(words: list[str]) -> int:
     """Of --page, which may say none."""
-    port = int(words[0]) if words else PORT
-    if len(words) > 1 or not 0 < port < 65536:
+    said = words or [str(PORT)]
+    if len(said) > 1 or not said[0].isdecimal() or not 0 < int(said[0]) < 65536:
         raise ValueError("it takes one port, from 1 to 65535")
-    return port
+    return int(said[0])
 
 
 Port = Annotated[int, PrimitiveConstructorSpec(
@@ -198,9 +199,10 @@ def _page(path: Path, desk: str, port: int, bridge: subprocess.Popen[bytes]) -> 
 def _end(pilot: Pilot, processes: list[subprocess.Popen[bytes]]) -> None:
     """Have them end in order, the robot damped; then at once."""
     pilot.bye()
+    until = time.monotonic() + ENDS_S
     for process in processes:
         try:
-            process.wait(ENDS_S if process.poll() is None else 0)
+            process.wait(max(until - time.monotonic(), 0))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

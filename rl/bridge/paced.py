@@ -1,5 +1,7 @@
 """A policy asked at its own rate, alone in a process as on a robot: how long each answer takes.
 
+As there, it rehearses before it is asked.
+
 python -m rl.bridge.paced ARTEFACT RUNTIME SECONDS says that it is warm, and then what came of it.
 """
 
@@ -13,7 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from rl import artefact
+from rl.artefact import Deployed, Golden
 from rl.bridge.clock import Real
+from rl.bridge.policyd import REHEARSED_S
 
 
 class Compiled(logging.Handler):
@@ -27,6 +31,21 @@ class Compiled(logging.Handler):
         self.count += record.getMessage().startswith("Finished XLA compilation")
 
 
+def steps(policy: Deployed, golden: Golden, count: int) -> list[float]:
+    """s of each of so many steps."""
+    clock, took, dt = Real(policy.spec.control_dt), [], policy.spec.control_dt
+    for i in range(count):
+        clock.wait()
+        t = i % len(golden.targets)
+        readings = {name: x[t] for name, x in golden.readings.items()}
+        began = time.monotonic()
+        policy.step(readings, golden.command[t])
+        took.append(time.monotonic() - began)
+        time.sleep(max(dt - took[-1] - REHEARSED_S, 0.0))
+        policy.rehearse()
+    return took
+
+
 def main(path: Path, runtime: str, seconds: float) -> None:
     os.environ["JAX_LOG_COMPILES"] = "1"  # before JAX is there
     counter, logger = Compiled(), logging.getLogger("jax")
@@ -34,16 +53,9 @@ def main(path: Path, runtime: str, seconds: float) -> None:
     logger.propagate = False
     found = artefact.read(path)
     policy = artefact.deploy(found, "jax" if runtime == "jax" else "numpy")
-    warm, golden, took = counter.count, found.golden, []
-    clock = Real(found.spec.control_dt)
+    warm = counter.count
     print(json.dumps({"warm": warm}), flush=True)
-    for i in range(max(round(seconds / found.spec.control_dt), 1)):
-        clock.wait()
-        t = i % len(golden.targets)
-        readings = {name: x[t] for name, x in golden.readings.items()}
-        began = time.monotonic()
-        policy.step(readings, golden.command[t])
-        took.append(time.monotonic() - began)
+    took = steps(policy, found.golden, max(round(seconds / found.spec.control_dt), 1))
     p50, p99 = np.percentile(took, (50, 99))
     print(json.dumps({"asked": len(took), "p50": p50, "p99": p99, "most": max(took),
                       "compiled": counter.count - warm}))  # fmt: skip

@@ -56,7 +56,8 @@ class Pilot:
                     raise ValueError(got[0].text)
                 check_hello(self.spec, got[0], "The bridge")
                 return
-        raise ValueError(f"No bridge answered within {patience:g} s.")
+        at = "{}:{}".format(*self.link.peer or ())
+        raise ValueError(f"No bridge answered at {at} within {patience:g} s: is run --desk there?")
 
     def greet(self) -> None:
         self.link.send(wire.hello(self.spec)._replace(flags=PILOT))

@@ -1,41 +1,27 @@
 """Which rules did commands to a robot break?  A referee that knows nothing of what sent them.
 
-python rl/bridge/referee.py FILE judges what a simulated robot wrote of its wire.  It shares no line
-with the bridge, and was written from the rules alone.  A row of an array is a tick, a rule is how
-far each tick is beyond it: [T] of the robot, [T, A] of its motors; nan, what nobody knows, is not.
+python -m rl.bridge.referee FILE judges what a simulated robot wrote of its wire and of how it truly
+is.  It shares no line with the bridge, and was written from the rules alone.  A row of an array is
+a tick, a rule is how far each tick is beyond it: [T] of the robot, [T, A] of its motors; nan, what
+nobody knows, is not.
 """
 
 import json
 import math
-import struct
 import sys
-import zlib
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-HEAD = struct.Struct("<4sBBH8sQd")
-MAGIC, VERSION, STATE, COMMAND, DAMPED = b"rrlb", 2, 1, 2, 2
-SLACK, SOFT_START, BRAKING = 1e-6, 1.0, 1.0  # s; the slack is for rounded times
+from rl.bridge.truth import Log, log_of
+
+SLACK, SOFT_START, BRAKING, UNSEEN = 1e-6, 1.0, 1.0, 1.0  # s; the slack is for rounded times
 TINY, ULP = 1e-6, 2.0**-23  # rad; float32 rounding of the difference of two numbers near 1
 MORE, LESS, SPENT = 1 + 1e-5, 1 - 1e-5, 0.999
 COLUMNS = ("low", "high", "kp", "kd", "torque", "speed", "acceleration", "torque_rate")
 Header = dict[str, Any]
 Rules = dict[str, tuple[str, np.ndarray]]  # text, and excess [T, A], or [T] for the robot
-
-
-class Log(NamedTuple):
-    """The ticks, with the newest state of the episode; a command is damped or else active."""
-
-    time: np.ndarray  # [T] s
-    reset: np.ndarray  # [T]
-    received: np.ndarray  # [T] s, when the newest state came
-    readings: dict[str, np.ndarray]  # [T, size] of each sensor, and "" for nan [T, 1]
-    damped: np.ndarray  # [T]
-    active: np.ndarray  # [T]
-    numbers: np.ndarray  # [T, 3, A]: targets in rad, kp in N m / rad, kd in N m s / rad
-    odd: np.ndarray  # [T, 3], how many: garbled, datagrams too many, numbers not finite
 
 
 class Verdict(NamedTuple):
@@ -50,56 +36,17 @@ class Verdict(NamedTuple):
     limits: dict[str, float]
 
 
-def _decode(data: bytes, kind: int, code: bytes, count: int) -> tuple[int, int, np.ndarray] | None:
-    """Flags, sequence number and count numbers of a datagram; None if it is not such a one."""
-    if len(data) != HEAD.size + 4 * count + 4:
-        return None
-    magic, version, its_kind, flags, its_code, sequence, _ = HEAD.unpack_from(data)
-    known = (magic, version, its_kind, its_code) == (MAGIC, VERSION, kind, code)
-    if not known or zlib.crc32(data[:-4]) != int.from_bytes(data[-4:], "little"):
-        return None
-    return flags, sequence, np.frombuffer(data, "<f4", count, HEAD.size).astype(float)
-
-
-def _log(spec: dict[str, Any], lines: Iterable[str]) -> Log:
-    motors, code = len(spec["actuators"]), bytes.fromhex(spec["hash"])
-    sizes = [sensor["size"] for sensor in spec["sensors"]]
-    size, count, rows = sum(sizes) + 1, 3 * motors + len(spec["command"]), []
-    for number, line in enumerate(lines):
-        try:
-            row = json.loads(line)
-            now, reset = float(row["time"]), bool(row["reset"]) or number == 0
-            sent, got = ([bytes.fromhex(data) for data in row[key]] for key in ("sent", "got"))
-            if row["t"] != number:
-                raise ValueError(f"tick {row['t']} in place of {number}")
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"line {number + 2} is no tick: {error}") from error
-        if reset:
-            sequence, received, readings = -1, -math.inf, np.full(size, np.nan)
-        for state in filter(None, (_decode(data, STATE, code, size) for data in sent)):
-            if state[1] > sequence and np.isfinite(state[2][:-1]).all():
-                (_, sequence, readings), received = state, now
-                readings[-1] = np.nan  # the heat's place serves motors without sensors
-        commands = list(filter(None, (_decode(data, COMMAND, code, count) for data in got)))
-        flags, _, numbers = commands[-1] if commands else (0, 0, np.full(count, np.nan))
-        infinite = count - int(np.isfinite(numbers).sum())
-        odd = len(got) - len(commands), len(got) - 1, infinite if commands else 0
-        numbers = np.where(infinite, np.nan, numbers[: 3 * motors]).reshape(3, motors)
-        kind = bool(flags & DAMPED and not infinite), not (flags & DAMPED or infinite)
-        rows.append((now, reset, received, readings, *kind, numbers, odd))
-    if not rows:
-        raise ValueError("it has no tick")
-    time, reset, received, readings, *rest = map(np.array, zip(*rows, strict=True))
-    names = [*(sensor["name"] for sensor in spec["sensors"]), ""]
-    parts = dict(zip(names, np.split(readings, np.cumsum(sizes), axis=1), strict=True))
-    return Log(time, reset, received, parts, *rest)
-
-
 def _last(mask: np.ndarray, before: int = 0) -> np.ndarray:
     """Newest index at which the mask [T, ...] holds, up to as many rows before each; else -1."""
     index = np.arange(len(mask)).reshape(-1, *[1] * (mask.ndim - 1))
     newest = np.maximum.accumulate(np.where(mask, index, -1))
     return np.concatenate((np.full_like(newest[:before], -1), newest[: len(mask) - before]))
+
+
+def _lasts(mask: np.ndarray, episode: np.ndarray, rate: float) -> np.ndarray:
+    """Whether the mask [T, ...] has held for as long as what sensors hide may be wrong."""
+    t, begin = (x.reshape(-1, *[1] * (mask.ndim - 1)) for x in (np.arange(len(mask)), episode))
+    return mask & (t - np.maximum(_last(~mask), begin) > round(UNSEEN * rate))
 
 
 def _lean(readings: dict[str, np.ndarray]) -> np.ndarray:
@@ -183,13 +130,21 @@ def _robot_rules(header: Header, log: Log) -> Rules:
     judged = log.active & ~back
     joint, low, high = (_motors(header, log)[key] for key in ("position", "low", "high"))
     beyond = np.fmax(low - joint, joint - high) - limits["beyond"] - TINY
-    tilt = np.where(judged & (max_tilt < 180), _lean(log.readings) - max_tilt - 0.01, 0)
+    tilts = judged & (max_tilt < 180)
+    tilt = np.where(tilts, _lean(log.readings) - max_tilt - 0.01, 0)
+    # What sensors hide may be wrong for a while, and a little more.
+    truly = np.fmax(low - log.joints, log.joints - high) - 1.5 * limits["beyond"]
+    crushed = np.where(_lasts(judged[:, None] & (truly > 0), episode, header["rate"]), truly, 0)
+    lying = log.lean - max_tilt - 10
+    fallen = np.where(_lasts(tilts & (lying > 0), episode, header["rate"]), lying, 0)
     rules = {
         "garbled": ("not a command, datagrams", log.odd[:, 0]),
         "burst": ("too many datagrams", log.odd[:, 1]),
         "finite": ("not finite, numbers", log.odd[:, 2]),
         "tilt": ("not damped though tilted too far, degrees", tilt),
         "beyond": ("not damped though too far out, rad", judged[:, None] * beyond),
+        "crushed": ("truly too far out for long, rad", crushed),
+        "fallen": ("truly tilted too far for long, degrees", fallen),
         "stale": ("moved, rad", np.where(old, np.where(known, moved - TINY, np.inf), 0)),
         "returned": ("active after a damped command", back & ~free),
     }
@@ -217,7 +172,7 @@ def judge(lines: Iterable[str]) -> Verdict:
     rows, known = iter(lines), {"Infinity": math.inf, "-Infinity": -math.inf}
     try:
         header = json.loads(next(rows, ""), parse_constant=known.__getitem__)
-        log = _log(header["spec"], rows)
+        log = log_of(header["spec"], rows)
         rules, shares = _motor_rules(header, log)
         rules |= _robot_rules(header, log)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

@@ -96,15 +96,20 @@ def lateness(seconds: Any) -> Lateness:
 
 
 def _spans(lived: list[Moment], refused: Counter[str]) -> Iterator[Span]:
-    """Its states one after another; counts what was asked for and did not lead there."""
+    """Its states one after another; counts what was asked for and did not lead there, in that
+    state at all: a pilot may ask until its robot stands."""
     begin, before, why = lived[0].row.now, lived[0].row.state, "the log begins"
+    vain: Counter[str] = Counter()
     for x in lived[1:]:
         after = x.row.state
         leads = [e for e in x.events if states.TABLE[before].get(e) == after]
-        refused.update(e for e in x.events if e not in leads)
+        vain.update(e for e in x.events if e not in leads)
         if after != before or x.begins:
+            refused.update({e: n for e, n in vain.items() if e not in leads})
+            vain = Counter()
             yield Span(before, begin, x.row.now, why)
             begin, before, why = x.row.now, after, _why(x, leads)
+    refused.update(vain)
     yield Span(before, begin, lived[-1].row.now, why)
 
 

@@ -6,17 +6,18 @@ from pathlib import Path
 import tyro
 
 from rl import artefact
+from rl.bridge import launch
 
 
 @dataclass(frozen=True)
 class Show:
     """Say what a policy reads and writes: names, units, frames, limits, gains and rates."""
 
-    artefact: tyro.conf.Positional[Path]
+    artefact: tyro.conf.Positional[Path]  # or the directory of a run that has one
 
 
 def show(args: Show) -> None:
-    found = artefact.read(args.artefact)
+    found = artefact.read(launch.found(args.artefact))
     spec, program = found.spec, found.program
     runtimes = f"jax alone: {program}" if isinstance(program, str) else "jax or numpy"
     print(f"{spec.name}: {1 / spec.control_dt:g} Hz, with {runtimes}")

@@ -10,7 +10,7 @@ import numpy as np
 import tyro
 
 from rl import artefact
-from rl.bridge import wire
+from rl.bridge import launch, wire
 from rl.bridge.wire import Link
 
 Address = str  # host:port
@@ -21,7 +21,7 @@ ENDLESS_S = 1e6
 class Sim:
     """Be a robot: the artefact's model on MuJoCo."""
 
-    artefact: tyro.conf.Positional[Path]
+    artefact: tyro.conf.Positional[Path]  # or the directory of a run that has one
     address: Address = "127.0.0.1:9870"  # to listen on
     pace: Literal["real", "lockstep"] = "lockstep"  # with the clock, or as fast as both can
     seconds: float = 20.0  # of an episode
@@ -87,7 +87,8 @@ def _made(args: Sim) -> Any:
 
     if args.seed < 0:
         raise ValueError(f"--seed is {args.seed}; it takes a number from 0 on.")
-    robot = Robot(artefact.read(args.artefact), args.hz, KINDS[args.hardware], args.seed)
+    found = artefact.read(launch.found(args.artefact))
+    robot = Robot(found, args.hz, KINDS[args.hardware], args.seed)
     least = robot.spec.control_dt
     if not least <= args.seconds < np.inf:
         raise ValueError(f"--seconds is {args.seconds:g}; it takes a time from {least:g} s on.")

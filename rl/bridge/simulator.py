@@ -144,11 +144,14 @@ class Robot:
             "contact": self.touch, "time": data.time, "damped": self.damped,
         }  # fmt: skip
 
-    def truth(self) -> dict[str, list[float]]:
-        """How its joints are [A], whatever it says of them: rad or m, a second, N m or N."""
+    def truth(self) -> dict[str, Any]:
+        """How its joints are [A], whatever it says of them: rad or m, a second, N m or N; and by
+        how many degrees its first body leans."""
         at, speeds = self.data.qpos[self.body.qpos], self.data.qvel[self.body.dofs]
         forces = self.data.actuator_force[self.servos]
-        return {"joints": at.tolist(), "speeds": speeds.tolist(), "forces": forces.tolist()}
+        lean = float(np.degrees(np.arccos(np.clip(self.data.xmat[1, 8], -1, 1))))
+        return {"joints": at.tolist(), "speeds": speeds.tolist(), "forces": forces.tolist(),
+                "lean": lean}  # fmt: skip
 
     def _contacts(self) -> np.ndarray:
         """Force [ngeom] on each geom, the ground's too, along its contacts' normals, N."""
