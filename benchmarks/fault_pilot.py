@@ -92,6 +92,11 @@ class Pilots:
         for child in psutil.Process(self.bridge).children():
             child.send_signal(sent)
 
+    def full(self) -> None:
+        """No byte more can be written of its log, as on a disk that is full."""
+        for child in psutil.Process(self.bridge).children():
+            child.rlimit(psutil.RLIMIT_FSIZE, (0, 0))
+
     def stop_policy(self, sent: signal.Signals, seconds: float) -> None:
         self.process.send_signal(sent)
         self.dead = seconds >= 1
@@ -140,4 +145,5 @@ DOES: dict[str, Callable[[Pilots, Case], None]] = {
     "policy frozen": lambda pilots, case: pilots.stop_policy(signal.SIGSTOP, case.size),
     "recorder killed": lambda pilots, case: pilots.recorder(signal.SIGKILL),
     "recorder frozen": lambda pilots, case: pilots.recorder(signal.SIGSTOP),
+    "disk full": lambda pilots, case: pilots.full(),
 }

@@ -103,6 +103,7 @@ CASES = (
     Case(PROCESS, "policy frozen", 0.02, EVER, GOES, note="20 ms of wall time, in lock step"),
     Case(PROCESS, "recorder killed", 1, EVER, GOES),
     Case(PROCESS, "recorder frozen", 1, EVER, GOES),
+    Case(PROCESS, "disk full", 1, EVER, GOES),
     # What a robot says, and whether it is heard.
     _robot("lost", GOES, 1.0, 0.02, robots=WALKERS),
     _robot("lost", HELD, 1.0, 0.4, within=LIMITS.state_age),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -163,3 +164,19 @@ def test_a_recorder_that_is_frozen_holds_nobody_up(
     assert feed.backlog > 100_000
     assert not feed.close()
     assert feed.process.returncode == -signal.SIGKILL
+
+
+def test_a_disk_that_is_full_holds_nobody_up_and_keeps_what_was_written(tmp_path: Path) -> None:
+    feed = recorder.Feed(path := tmp_path / "a.mcap", about())
+    row = Row(0, 0.0, 0.0, 0.0, (), bytes(1000), states.ARMED, 0, np.zeros((3, 12)))
+    psutil.Process(feed.process.pid).rlimit(psutil.RLIMIT_FSIZE, (100_000, 100_000))
+    number = 0
+    while not feed.broken:
+        feed.tick(row._replace(number=number))
+        number += 1
+        assert number < 1_000_000
+    assert not feed.close()
+    found = flight.read(path)
+    assert not found.whole
+    assert 50 < len(found.rows) < 100  # of some 1,400 bytes each
+    assert [x.number for x in found.rows] == list(range(len(found.rows)))

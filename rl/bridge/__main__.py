@@ -15,6 +15,7 @@ from rl.bridge.convert import Convert, convert
 from rl.bridge.doctor import Doctor, doctor
 from rl.bridge.excite import Excite, excite
 from rl.bridge.export import Export, export
+from rl.bridge.guard import guard
 from rl.bridge.identify import Identify, identify
 from rl.bridge.launch import Run, run
 from rl.bridge.replay import Replay, again
@@ -29,34 +30,33 @@ Args = Run | Teleop | Sim | Show | Replay | Report | Convert | Export | Excite |
 def main() -> None:
     args = tyro.cli(Args, prog="python -m rl.bridge")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    try:
-        match args:
-            case Run():
-                sys.exit(run(args))
-            case Teleop():
-                sys.exit(teleop(args))
-            case Sim():
-                sim(args)
-            case Show():
-                show(args)
-            case Replay():
-                again(args)
-            case Report():
-                report(args)
-            case Convert():
-                convert(args)
-            case Export():
-                export(args)
-            case Excite():
-                sys.exit(excite(args))
-            case Identify():
-                identify(args)
-            case Doctor():
-                sys.exit(doctor(args))
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    guard(lambda: called(args))
+
+
+def called(args: Args) -> None:
+    match args:
+        case Run():
+            sys.exit(run(args))
+        case Teleop():
+            sys.exit(teleop(args))
+        case Sim():
+            sim(args)
+        case Show():
+            show(args)
+        case Replay():
+            again(args)
+        case Report():
+            report(args)
+        case Convert():
+            convert(args)
+        case Export():
+            export(args)
+        case Excite():
+            sys.exit(excite(args))
+        case Identify():
+            identify(args)
+        case Doctor():
+            sys.exit(doctor(args))
 
 
 if __name__ == "__main__":

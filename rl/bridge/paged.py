@@ -32,6 +32,7 @@ from websockets.typing import Origin
 from rl import artefact
 from rl.bridge import states, wire
 from rl.bridge.board import PORT, Board, facts
+from rl.bridge.guard import guard
 from rl.bridge.watcher import Watcher
 from rl.bridge.wire import Link
 
@@ -224,7 +225,4 @@ def main(args: Args) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # its bridge says when it is over
-    try:
-        main(tyro.cli(Args, prog="python -m rl.bridge.paged"))
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
+    guard(lambda: main(tyro.cli(Args, prog="python -m rl.bridge.paged")))

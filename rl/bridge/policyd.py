@@ -5,7 +5,6 @@ It comes to a bridge when it is compiled and warm, and not before.
 
 import gc
 import signal
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from rl.artefact import Deployed, Golden
 from rl.bridge import messages, wire
 from rl.bridge.desk import POLICY
 from rl.bridge.greeting import check_hello
+from rl.bridge.guard import guard
 from rl.bridge.messages import Ask, Plan
 from rl.bridge.wire import OTHER, REFUSED, Link
 
@@ -126,7 +126,4 @@ def main(args: Args) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # its bridge says when it is over
-    try:
-        main(tyro.cli(Args, prog="python -m rl.bridge.policyd"))
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
+    guard(lambda: main(tyro.cli(Args, prog="python -m rl.bridge.policyd")))

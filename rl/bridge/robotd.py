@@ -21,6 +21,7 @@ from rl.bridge.clock import Clock, LockStep, Real, steady
 from rl.bridge.core import Core, Setup
 from rl.bridge.desk import Desk
 from rl.bridge.flight import About, Row
+from rl.bridge.guard import guard
 from rl.bridge.limits import Limits
 from rl.bridge.lock import lock
 from rl.bridge.messages import Loop
@@ -189,9 +190,4 @@ def begun(args: Args, found: Artefact, desk: Desk) -> Robotd:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, prog="python -m rl.bridge.robotd"))
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:  # before there was a robot
-        sys.exit(130)
+    guard(lambda: main(tyro.cli(Args, prog="python -m rl.bridge.robotd")))

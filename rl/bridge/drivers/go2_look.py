@@ -16,6 +16,7 @@ from rl import artefact
 from rl.artefact import Deployed
 from rl.bridge import commands, robots
 from rl.bridge.drivers.go2 import Go2
+from rl.bridge.guard import guard
 from rl.bridge.wire import State
 
 
@@ -71,9 +72,4 @@ def show(policy: Deployed, state: State, targets: np.ndarray, counts: Counter[st
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, prog="python -m rl.bridge.drivers.go2_look"))
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    guard(lambda: main(tyro.cli(Args, prog="python -m rl.bridge.drivers.go2_look")))

@@ -5,7 +5,6 @@ python -m rl.bridge.drivers.go2_sim ARTEFACT --wire go2:lo/1
 
 import contextlib
 import itertools
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from rl.bridge.drivers import go2
 from rl.bridge.drivers import go2_wire as layout
 from rl.bridge.drivers.go2 import Transport
 from rl.bridge.drivers.go2_wire import LEGS, LOW_CMD, LOW_STATE, MOTORS
+from rl.bridge.guard import guard
 from rl.bridge.simulator import Log, Robot
 from rl.bridge.wire import Command, Link
 
@@ -166,9 +166,4 @@ def main(args: Args) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(tyro.cli(Args, prog="python -m rl.bridge.drivers.go2_sim"))
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    guard(lambda: main(tyro.cli(Args, prog="python -m rl.bridge.drivers.go2_sim")))

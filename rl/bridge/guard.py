@@ -1,0 +1,14 @@
+"""How a process of the bridge ends that cannot go on: in one sentence."""
+
+import sys
+from collections.abc import Callable
+
+
+def guard(main: Callable[[], None]) -> None:
+    """Call `main`; what is wrong, and where, is said without a traceback."""
+    try:
+        main()
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)  # as shells have it
