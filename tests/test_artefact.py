@@ -107,12 +107,6 @@ def refused(path: Path) -> str:
     return str(error.value)
 
 
-def test_a_folder_is_told_with_what_is_in_it(tmp_path: Path) -> None:
-    assert refused(tmp_path).endswith("is a folder; its artefacts: none.")
-    small().write(tmp_path / "artefact-0.zip")
-    assert refused(tmp_path).endswith("is a folder; its artefacts: artefact-0.zip.")
-
-
 def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
     small().write(tmp_path / "a.zip")
     found, made = artefact.read(tmp_path / "a.zip"), small()

@@ -206,6 +206,12 @@ def test_who_asks_for_less_tilt_is_heard(
         assert made.damp == (limit < degrees <= 180)
 
 
+def test_a_folder_is_told_with_what_is_in_it(tmp_path: Path) -> None:
+    for folder, inside in ((tmp_path, "none"), (PATH.parent, PATH.name)):
+        with pytest.raises(ValueError, match=f"{folder} is a folder; its artefacts: {inside}"):
+            artefact.read(folder)
+
+
 def test_what_a_policy_reads_and_writes_is_shown(
     found: artefact.Artefact, capsys: pytest.CaptureFixture[str]
 ) -> None:
