@@ -162,7 +162,7 @@ def _judged(plan: Plan, spec: Spec, case: Case, onset: float, rows: list[Any]) -
             time += max(a.speed / a.acceleration if a.acceleration else 0 for a in spec.actuators)
             time += spec.control_dt
         last = rows[-1]["time"] - 0.5 / plan.rate
-        time = min(time, last - onset)  # it may be over before: who was damped falls
+        time = min(time, last - onset - 1 / plan.rate)  # it may be over: who was damped falls
         expect = [{"name": case.name, "from": onset, "within": time, "be": be, "until": last}]
     free = [[onset, rows[-1]["time"]]] if case.ends == ANY and case.who == PILOT else []
     header = {"spec": asdict(spec) | {"hash": spec.hash.hex()}, "limits": asdict(Limits())}
