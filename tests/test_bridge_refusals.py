@@ -40,20 +40,25 @@ def swapped(found: artefact.Artefact, what: str) -> artefact.Artefact:
     ("what", "why"),
     [
         ("order", "The bridge has 'FL_hip' as its actuator 0, and not 'FR_hip'"),
-        ("sensor", "The model has no sensor 'elbow'"),
         ("gain", "The bridge is of another spec: of its actuators the kp of FR_calf is 99.0"),
     ],
 )
 def test_another_robots_policy_is_refused(what: str, why: str, tmp_path: Path) -> None:
     other, address = tmp_path / "other.zip", wire.free_address()
     swapped(artefact.read(PATH), what).write(other)
-    sim = bridge("sim", other if what == "sensor" else PATH, "--address", address)
-    run = bridge("run", PATH if what == "sensor" else other, "--robot", address)
+    sim = bridge("sim", PATH, "--address", address)
+    run = bridge("run", other, "--robot", address)
     code, said = ended(sim)
     assert ended(run)[0] == 1
     assert code == 1
     assert said.strip().splitlines()[-1].startswith("error: ")
     assert why in said
+
+
+def test_an_artefact_of_another_model_is_no_robot(tmp_path: Path) -> None:
+    swapped(artefact.read(PATH), "sensor").write(other := tmp_path / "other.zip")
+    code, said = ended(bridge("sim", other))
+    assert (code, said.startswith("error: The model has no sensor 'elbow', which")) == (1, True)
 
 
 def seen(first: subprocess.Popen[str], desk: str) -> None:

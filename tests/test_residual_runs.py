@@ -71,6 +71,7 @@ def test_demonstrations_tell_what_the_base_would_have_done(data: Path, flow: Pat
     assert env.action_dim == 1
 
 
+@pytest.mark.slow  # test_finetune_runs does the same with what learns above a base
 def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
     data: Path, flow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
