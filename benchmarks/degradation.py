@@ -1,7 +1,8 @@
 """What becomes of policies as their wire gets worse: python -m benchmarks.degradation
 
 Each robot's episodes in lock step, from the same starts under the same commands, with commands that
-come later and later, and with more and more states and commands that never do.
+come later and later, and with more and more states and commands that never do.  The picture is of
+all that are on record.
 """
 
 from dataclasses import dataclass
@@ -42,10 +43,11 @@ class Args:
 
 def main(args: Args) -> None:
     cli.at_least(1, args, "episodes")
-    about, found = rows.about(), {}
+    about = rows.about()
     for robot in args.robots:
-        found[robot] = measured(robot, args.episodes)
-    rows.write(args.results, {"what": args.name, "robots": found, **about})
+        told = measured(robot, args.episodes)
+        rows.write(args.results, {"what": f"{args.name}-{robot}", **told, **about})
+    found = {x: told for x in ROBOTS if (told := rows.read(args.results).get(f"{args.name}-{x}"))}
     picture(found).savefig(args.picture, dpi=120)
 
 
