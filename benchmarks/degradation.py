@@ -73,23 +73,23 @@ def measured(robot: str, episodes: int) -> dict[str, Any]:
         told = lockstep.driven(task, env, path, inside, lockstep.HZ, *flags)
         return lockstep.summary(told)["return"]
 
-    delay = {ms: reached("--delay", str(1e-3 * ms)) for ms in DELAYS}
-    loss = {share: reached("--loss", str(1e-2 * share)) for share in LOSSES}
+    delay = {str(ms): reached("--delay", str(1e-3 * ms)) for ms in DELAYS}
+    loss = {str(share): reached("--loss", str(1e-2 * share)) for share in LOSSES}
     print(f"{robot:22} delay {delay}\n{'':22} loss  {loss}", flush=True)
     return {"of": "return" if walks else "success", "episodes": episodes, "delay_ms": delay,
             "loss_percent": loss}  # fmt: skip
 
 
 def picture(found: dict[str, dict[str, Any]]) -> Figure:
-    """Both curves of each robot, as shares of what it reaches on a good wire."""
+    """Both curves of each robot's row, as shares of what it reaches on a good wire."""
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     labels = {"delay_ms": "commands late by, ms", "loss_percent": "states and commands lost, %"}
     for column, (name, label) in enumerate(labels.items()):
         axes = figure.add_subplot(1, 2, column + 1)
         for robot, told in found.items():
-            best = max(told["delay_ms"][min(told["delay_ms"])], 1e-9)
-            axes.plot([*told[name]], [x / best for x in told[name].values()], "o-", ms=3, lw=1.2,
-                      label=f"{robot}, {told['of']}")  # fmt: skip
+            best = max(told["delay_ms"]["0"], 1e-9)
+            axes.plot([float(x) for x in told[name]], [y / best for y in told[name].values()],
+                      "o-", ms=3, lw=1.2, label=f"{robot}, {told['of']}")  # fmt: skip
         axes.set_xlabel(label)
         axes.set_ylim(-0.05, 1.15)
         axes.grid(alpha=0.3)
