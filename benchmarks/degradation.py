@@ -94,7 +94,7 @@ def picture(found: dict[str, dict[str, Any]]) -> Figure:
         axes.set_ylim(-0.05, 1.15)
         axes.grid(alpha=0.3)
     figure.axes[0].set_ylabel("of that of a good wire")
-    figure.axes[0].legend(fontsize=7)
+    figure.axes[1].legend(fontsize=7, loc="lower left")
     return figure
 
 
