@@ -15,7 +15,6 @@ from rl.bridge.convert import Convert, convert
 from rl.bridge.doctor import Doctor, doctor
 from rl.bridge.excite import Excite, excite
 from rl.bridge.export import Export, export
-from rl.bridge.guard import guard
 from rl.bridge.identify import Identify, identify
 from rl.bridge.launch import Run, run
 from rl.bridge.replay import Replay, again
@@ -23,6 +22,7 @@ from rl.bridge.report import Report, report
 from rl.bridge.show import Show, show
 from rl.bridge.sim import Sim, sim
 from rl.bridge.teleop import Teleop, teleop
+from rl.guard import guard
 
 Args = Run | Teleop | Sim | Show | Replay | Report | Convert | Export | Excite | Identify | Doctor
 

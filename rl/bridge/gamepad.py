@@ -161,10 +161,13 @@ class Gamepad:
 
 def _tells(file: int) -> bool:
     """Whether it is a joystick, or a pipe that somebody writes its events to."""
+    if stat.S_ISFIFO(os.fstat(file).st_mode):
+        return True
     try:
-        return stat.S_ISFIFO(os.fstat(file).st_mode) or fcntl.ioctl(file, AXES, bytes(1)) != b""
+        fcntl.ioctl(file, AXES, bytes(1))
     except OSError:
         return False
+    return True
 
 
 def _pushed(value: int) -> float:

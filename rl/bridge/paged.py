@@ -32,9 +32,9 @@ from websockets.typing import Origin
 from rl import artefact
 from rl.bridge import states, wire
 from rl.bridge.board import PORT, Board, facts
-from rl.bridge.guard import guard
 from rl.bridge.watcher import Watcher
 from rl.bridge.wire import Link
+from rl.guard import guard
 
 TRIED = 10  # ports, from the first on
 LOOK_S, IDLE_S = 0.04, 0.2  # s between two looks, and if nothing came

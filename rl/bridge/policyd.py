@@ -19,9 +19,9 @@ from rl.artefact import Deployed, Golden
 from rl.bridge import messages, wire
 from rl.bridge.desk import POLICY
 from rl.bridge.greeting import check_hello
-from rl.bridge.guard import guard
 from rl.bridge.messages import Ask, Plan
 from rl.bridge.wire import OTHER, REFUSED, Link
+from rl.guard import guard
 
 PING_S = 0.4  # between greetings: less than a bridge takes for silence
 GONE_S = 10.0  # s of silence after which a bridge is given up

@@ -21,7 +21,6 @@ from rl.bridge.clock import Clock, LockStep, Real, steady
 from rl.bridge.core import Core, Setup
 from rl.bridge.desk import Desk
 from rl.bridge.flight import About, Row
-from rl.bridge.guard import guard
 from rl.bridge.limits import Limits
 from rl.bridge.lock import lock
 from rl.bridge.messages import Loop
@@ -29,6 +28,7 @@ from rl.bridge.recorder import Feed
 from rl.bridge.refusals import ticks_of
 from rl.bridge.robots import Driver
 from rl.bridge.tally import Tally, tell, verdict
+from rl.guard import guard
 
 GATHER_S = 120.0  # s for a policy and a pilot to come
 ROBOT_S = 10.0  # s to wait for a simulated robot in lock step

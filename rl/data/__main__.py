@@ -22,6 +22,7 @@ import tyro
 from rl.data import dataset, faults, formats, minari, npz
 from rl.data.dataset import Dataset
 from rl.data.join import PART, joined
+from rl.guard import guard
 
 COLUMNS = 6  # of observations, that are drawn
 TRACE = 200  # of an episode's steps, likewise
@@ -229,20 +230,19 @@ def main() -> None:
     about = "Datasets of any format: what is in one, as another format, as a picture."
     args = tyro.cli(Args, prog="python -m rl.data", description=about)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    try:
-        match args:
-            case Info():
-                info(args)
-            case Convert():
-                convert(args)
-            case Join():
-                join(args)
-            case Plot():
-                plot(args)
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    guard(lambda: called(args))
+
+
+def called(args: Args) -> None:
+    match args:
+        case Info():
+            info(args)
+        case Convert():
+            convert(args)
+        case Join():
+            join(args)
+        case Plot():
+            plot(args)
 
 
 if __name__ == "__main__":

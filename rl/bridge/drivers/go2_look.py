@@ -16,8 +16,8 @@ from rl import artefact
 from rl.artefact import Deployed
 from rl.bridge import commands, robots
 from rl.bridge.drivers.go2 import Go2
-from rl.bridge.guard import guard
 from rl.bridge.wire import State
+from rl.guard import guard
 
 
 @dataclass(frozen=True)

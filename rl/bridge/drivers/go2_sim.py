@@ -19,9 +19,9 @@ from rl.bridge.drivers import go2
 from rl.bridge.drivers import go2_wire as layout
 from rl.bridge.drivers.go2 import Transport
 from rl.bridge.drivers.go2_wire import LEGS, LOW_CMD, LOW_STATE, MOTORS
-from rl.bridge.guard import guard
 from rl.bridge.simulator import Log, Robot
 from rl.bridge.wire import Command, Link
+from rl.guard import guard
 
 HOLD_S = 0.1  # s without a command that motors go on holding the last one; a dog's are unknown
 BEHIND_S = 0.02  # s that it makes up for where this machine held it up

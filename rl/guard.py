@@ -1,4 +1,4 @@
-"""How a process of the bridge ends that cannot go on: in one sentence."""
+"""How a program ends that cannot go on: in one sentence."""
 
 import sys
 from collections.abc import Callable
