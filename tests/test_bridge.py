@@ -118,8 +118,8 @@ def test_in_lock_step_targets_are_those_of_the_same_readings(path: Path, address
             one.close()
 
 
-def child(process: subprocess.Popen[str], name: str) -> psutil.Process:
-    """The process of a bridge that is called so, when it has begun."""
+def child(process: subprocess.Popen[str] | psutil.Process, name: str) -> psutil.Process:
+    """That which is called so, when the process has begun it."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         for one in psutil.Process(process.pid).children():

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tyro
 
 from rl import artefact
 from rl.bridge import commands
 from rl.bridge import sim as bridge
-from rl.bridge.launch import Run
 from rl.bridge.limits import Limits
 from rl.bridge.show import Show, show
 from rl.bridge.simulator import Robot
@@ -225,13 +223,6 @@ def test_what_a_policy_reads_and_writes_is_shown(
     assert told[-len(motors) :] == [motor.name for motor in motors]
     calf = "FR_calf -2.723 to -0.8378 rad -1.8 35 0.5 45.43 15.7 - -"
     assert " ".join(rows[told.index("FR_calf")]) == calf
-
-
-@pytest.mark.parametrize("port", ["abc", "0", "65536", "-1", "1.5", "²"])
-def test_a_port_that_is_none_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        tyro.cli(Run, args=[str(PATH), f"--page={port}"])
-    assert "it takes one port, from 1 to 65535" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_robot_that_its_policy_damped_says_so(found: artefact.Artefact) -> None:

@@ -198,7 +198,7 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "why"), [
     ("[", "no plan of faults"), ('[{"kind": "late"}]', "since"), ("{}", "no list"),
-    ('[{"kind": "rain", "since": 0, "until": 1}]', "'rain' is no fault"),
+    ('[{"kind": "rain", "since": 0, "until": 1}]', "'rain' is no fault; these are"),
     ('[{"kind": "late", "since": 2, "until": 1}]', "no time or size"),
     ('[{"kind": "joint stuck", "since": 0, "until": 1, "motor": -1}]', "no time or size"),
 ])  # fmt: skip

@@ -41,6 +41,15 @@ def test_keys_ask_for_more_and_less_and_no_more_than_may_be(keys: tuple[Keys, Pr
     assert made.word(now(states.ARMED)).event == ""
 
 
+@pytest.mark.parametrize("key", [" ", "r", "c"])
+def test_who_was_stopped_or_lay_down_is_asked_for_nothing(
+    keys: tuple[Keys, Press], key: str
+) -> None:
+    made, press = keys
+    press("ww" + key)
+    np.testing.assert_array_equal(made.word(now(states.ARMED)).command, 0)
+
+
 def test_go_leads_to_being_armed_and_no_further(keys: tuple[Keys, Press]) -> None:
     made, press = keys
     assert made.word(now(states.PASSIVE)).event == ""

@@ -41,8 +41,8 @@ def read(path: Path) -> list[Fault]:
             raise ValueError("it is no list")
         found = [Fault(**facts) for facts in told]
         for fault in found:
-            if fault.kind not in {*BODY, *LIES, *FRAMES}:
-                raise ValueError(f"{fault.kind!r} is no fault")
+            if fault.kind not in (kinds := (*BODY, *LIES, *FRAMES)):
+                raise ValueError(f"{fault.kind!r} is no fault; these are: {', '.join(kinds)}")
             if not (fault.since < fault.until and np.isfinite(fault.size) and fault.motor >= 0):
                 raise ValueError(f"{fault} has no time or size")
     except json.JSONDecodeError as error:

@@ -35,13 +35,13 @@ class Identify:
 def identify(args: Identify) -> None:
     from mujoco import sysid
 
-    from rl.bridge import flight, robots
+    from rl.bridge import flight, launch, robots
 
     if not hasattr(sysid, "optimize"):  # it says nothing of what it lacks
         raise ValueError("identify needs more of MuJoCo: pip install 'robotrl[sysid]'.")
     if args.out and args.out.exists():
         raise ValueError(f"--out {args.out} is there already: name another.")
-    log, found = flight.read(args.log), artefact.read(args.artefact)
+    log, found = flight.read(args.log), artefact.read(launch.found(args.artefact))
     spec = log.about.setup.spec
     if found.spec != spec:
         raise ValueError(

@@ -82,7 +82,8 @@ class Keys:
         if key in JOGS:
             self.jogs, self.pressed_at = JOGS[key], time.monotonic()
         step = (hand.high - hand.low) / 2 / STEPS
-        command = hand.none.copy() if key == "x" else self.command.copy()
+        ends = key == "x" or EVENTS.get(key) in (states.STOP, states.RELAX, states.CLEAR)
+        command = hand.none.copy() if ends else self.command.copy()
         for keys, sign in ((MORE, 1), (LESS, -1)):
             if (at := keys.find(key)) >= 0 and at < len(command):
                 command[at] += sign * step[at]

@@ -169,12 +169,15 @@ def _which(args: Run, spec: Spec) -> tuple[str, bool]:
 
 def check_log(path: Path) -> None:
     """Raise unless a flight's log can be written there, over nothing."""
-    if path.exists():
+    if os.path.lexists(path):
         raise ValueError(f"--log {path} is there already: name another.")
     if path.suffix != ".mcap":
         raise ValueError(f"--log {path} will be an .mcap file: give it that ending.")
-    if not os.access(path.absolute().parent, os.W_OK):
-        raise ValueError(f"--log {path} cannot be written: name a file in another folder.")
+    try:
+        path.open("xb").close()
+        path.unlink()
+    except OSError as error:
+        raise ValueError(f"--log {path} cannot be written: {error.strerror}.") from error
 
 
 def _start(name: str, *words: object, stdout: int | None = None) -> subprocess.Popen[bytes]:

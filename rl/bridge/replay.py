@@ -10,7 +10,7 @@ import tyro
 
 from rl import artefact
 from rl.artefact import Deployed
-from rl.bridge import flight, messages, robots, wire
+from rl.bridge import flight, launch, messages, robots, wire
 from rl.bridge.core import Core, Told
 from rl.bridge.ears import Codec
 from rl.bridge.flight import Flight, Row
@@ -95,7 +95,7 @@ def _ask_again(
 def again(args: Replay) -> None:
     found = flight.read(args.log)
     path, runtime = args.artefact, args.runtime
-    policy = artefact.deploy(artefact.read(path), runtime) if path else None
+    policy = artefact.deploy(artefact.read(launch.found(path)), runtime) if path else None
     if policy and policy.spec != found.about.setup.spec:
         raise ValueError(f"{args.artefact} is not the policy of {args.log}.")
     told = replay(found, robots.codec(found.about), policy)

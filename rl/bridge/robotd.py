@@ -163,15 +163,17 @@ def main(args: Args) -> None:
     finally:
         desk.bye(end == "lost")
         held.close()
-    if robotd.feed and not robotd.feed.close():
-        print(f"error: {args.log} is not whole.", file=sys.stderr)
+    whole = not robotd.feed or robotd.feed.close()
     robotd.tally.missed = robotd.clock.missed
     robotd.tally.ignored = robotd.core.ears.counts + desk.turned_away()
     tell(robotd.tally, end, granted)
     if robotd.core.refused and not robotd.tally.asked:
         print(f"refused  {robotd.core.refused}", flush=True)
-    for wrong in verdict(*robotd.last, end):
-        sys.exit(f"error: {wrong}")
+    wrong = list(verdict(*robotd.last, end))
+    if not whole:
+        wrong.append(f"{args.log} is not whole: what could be written of it is kept.")
+    if wrong:
+        sys.exit("\n".join(f"error: {x}" for x in wrong))
 
 
 def begun(args: Args, found: Artefact, desk: Desk) -> Robotd:

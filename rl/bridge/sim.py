@@ -66,7 +66,7 @@ def sim(args: Sim) -> None:
     print(f"episodes {told}")
     if simulator.starved:
         print(f"starved  {simulator.starved} ticks, damped since no answer had come in time")
-    if simulator.behind:
+    if simulator.behind >= 0.05:
         print(f"behind   {simulator.behind:.1f} s of the clock: this machine stood still meanwhile")
     if strangers := simulator.strangers():
         print(f"ignored  {strangers} frames of strangers")
@@ -101,6 +101,9 @@ def _made(args: Sim) -> Any:
     if args.truth and not _writable(args.truth.absolute().parent):
         raise ValueError(f"--truth {args.truth} cannot be written: name another folder.")
     plan = faults.read(args.faults) if args.faults else []
+    motors = range(len(robot.spec.actuators))
+    if bad := [fault.motor for fault in plan if fault.motor not in motors]:
+        raise ValueError(f"{args.faults} befalls motor {bad[0]}: there are 0 to {motors[-1]}.")
     if args.hung:
         robot.hang()
     starts = _starts(args.starts, robot.model.nq, robot.model.nv) if args.starts else [robot.home()]
