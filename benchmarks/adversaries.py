@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tyro
 
-from benchmarks import flights, rows
+from benchmarks import rows
 from benchmarks.process import ROOT, guard
 from experiments import cli
 from rl import artefact
@@ -27,6 +27,7 @@ from rl.bridge.drivers.udp import Codec
 from rl.bridge.limits import Limits
 from rl.bridge.messages import Operator, Plan
 from rl.bridge.referee import Verdict, judge
+from rl.bridge.sim import header
 from rl.bridge.states import ARM, CLEAR, FAULT, HOLD, PASSIVE, READY, STAND
 from rl.bridge.wire import State
 from rl.spec import Spec
@@ -149,7 +150,7 @@ class Bridge:
 
     def verdict(self) -> Verdict:
         more = {"limits": QUICK, "released": self.released}
-        return judge([json.dumps(flights.header(self.spec, self.rate, **more)), *self.lines])
+        return judge([json.dumps(header(self.spec, self.rate, **more)), *self.lines])
 
 
 def lived(

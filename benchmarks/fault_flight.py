@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,8 +20,8 @@ from benchmarks.process import Failed
 from rl import artefact
 from rl.bridge import faults, wire
 from rl.bridge.faults import Fault
-from rl.bridge.limits import Limits
 from rl.bridge.referee import Verdict, judge
+from rl.bridge.sim import header
 from rl.bridge.simulator import Robot
 from rl.spec import Spec
 
@@ -116,7 +115,7 @@ def fly(plan: Plan) -> list[Flown]:
 
 def flown(plan: Plan, spec: Spec, seen: list[tuple[float, str]], truth: Path) -> list[Flown]:
     """What became of each, by the states that were told and by the referee."""
-    rows = [json.loads(line) for line in truth.read_text().splitlines()]
+    rows = [json.loads(line) for line in truth.read_text().splitlines()[1:]]
     times = np.array([row["time"] for row in rows])
     low, high = (np.array([getattr(a, k) for a in spec.actuators]) for k in ("low", "high"))
     told, names = np.array([t for t, _ in seen]), [state for _, state in seen]
@@ -165,10 +164,8 @@ def _judged(plan: Plan, spec: Spec, case: Case, onset: float, rows: list[Any]) -
         time = min(time, last - onset - 1 / plan.rate)  # it may be over: who was damped falls
         expect = [{"name": case.name, "from": onset, "within": time, "be": be, "until": last}]
     free = [[onset, rows[-1]["time"]]] if case.ends == ANY and case.who == PILOT else []
-    header = {"spec": asdict(spec) | {"hash": spec.hash.hex()}, "limits": asdict(Limits())}
-    header |= {"rate": plan.rate, "released": free, "expect": expect}
     lines = [json.dumps(row | {"t": t}) for t, row in enumerate(rows)]
-    return judge([json.dumps(header), *lines])
+    return judge([json.dumps(header(spec, plan.rate, expect, released=free)), *lines])
 
 
 def _start(said: Any, module: str, *words: Any) -> subprocess.Popen[bytes]:

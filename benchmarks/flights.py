@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,9 @@ import numpy as np
 from rl import artefact
 from rl.artefact import Artefact
 from rl.bridge import wire
-from rl.bridge.limits import Limits
 from rl.bridge.pilot import Pilot
 from rl.bridge.simulator import Robot
 from rl.bridge.wire import Link
-from rl.spec import Spec
 
 ENDS_S = 60.0  # s for a process to come, or to end
 
@@ -83,11 +81,3 @@ def starts(found: Artefact, rate: float, count: int, file: Path) -> Path:
     qpos, qvel = Robot(found, rate).home()
     np.savez(file, qpos=np.tile(qpos, (count, 1)), qvel=np.tile(qvel, (count, 1)))
     return file
-
-
-def header(
-    spec: Spec, rate: float, expect: Sequence[Any] = (), limits: Limits = Limits(), **more: Any
-) -> dict[str, Any]:
-    """What a referee is told of a truth file."""
-    told = {"spec": asdict(spec) | {"hash": spec.hash.hex()}, "limits": asdict(limits)}
-    return told | {"rate": rate, "released": [], "expect": [*expect]} | more

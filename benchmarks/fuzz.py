@@ -139,7 +139,7 @@ def flown(args: Args, recorded: list[bytes], rng: np.random.Generator, frames: i
             if ended != "gone" or any(codes):
                 raise ValueError(f"A flight ended as {ended}, {codes}: {flight.said('robotd')}")
             counted = {name: ignored(flight.said(name)) for name in ("robotd", "sim")}
-            ticks = (folder / "truth.jsonl").read_text().splitlines()
+            ticks = (folder / "truth.jsonl").read_text().splitlines()[1:]
             return Flown(ticks, log.read(folder / "flight.mcap"), strangers.sent, counted)
 
 

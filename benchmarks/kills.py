@@ -30,6 +30,7 @@ from rl.bridge.limits import Limits
 from rl.bridge.messages import Status
 from rl.bridge.pilot import Word
 from rl.bridge.referee import Verdict, judge
+from rl.bridge.sim import header
 from rl.bridge.states import ARMED, HOLD, MOVING
 
 RATE = 500.0  # ticks of the wire a second
@@ -125,8 +126,8 @@ def survived(args: Args, rng: np.random.Generator, count: int) -> Round:
         expect = [{"name": "held", "from": at, "within": args.limit, "be": "safe", "until": end}
                   for at, end in spans]  # fmt: skip
         with wire_of.open() as lines:
-            header = json.dumps(flights.header(found.spec, RATE, expect))
-            verdict = judge([header, *lines])
+            next(lines)  # in which nothing is expected
+            verdict = judge([json.dumps(header(found.spec, RATE, expect)), *lines])
         if args.real:
             broken = ({k: x for k, x in of.items() if k in ANYWHERE}
                       for of in (verdict.violations, verdict.first))  # fmt: skip

@@ -1,5 +1,6 @@
 """Flights in this process: a rig whose ticks are recorded, as a bridge's are."""
 
+import struct
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -102,3 +103,13 @@ def eventful() -> Flown:
 
 
 assert go2().max_tilt < 69
+
+
+def ends(log: Path) -> list[int]:
+    """Where in a log's file each tick ends."""
+    whole, found, at = log.read_bytes(), list[int](), 8
+    while at < len(whole) - 8:
+        opcode, size = struct.unpack_from("<BQ", whole, at)
+        at += 9 + size
+        found += [at] if opcode == 0x05 else []
+    return found

@@ -1,14 +1,20 @@
 """What a flight is begun with is checked before anything moves, and it tells how it ended."""
 
 import json
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 import tyro
 
-from rl.bridge import flight, sim
+from rl.bridge import flight, wire
+from rl.bridge import sim as sim_
 from rl.bridge.launch import Run, check_log
+from rl.bridge.truth import log_of
 from tests.test_bridge import bridge, child, ended
 
 PATH = Path(__file__).parent.parent / "benchmarks" / "policies" / "go2-joystick-flat"
@@ -21,7 +27,7 @@ def test_a_fault_of_a_motor_that_is_not_there_is_refused(motor: float, tmp_path:
         json.dumps([{"kind": "motor limp", "since": 0, "until": 9, "motor": motor}])
     )
     with pytest.raises(ValueError, match=f"befalls motor {motor}: there are 0 to 11"):
-        sim.sim(sim.Sim(PATH, address="127.0.0.1:0", faults=plan))
+        sim_.sim(sim_.Sim(PATH, address="127.0.0.1:0", faults=plan))
 
 
 def test_a_log_of_a_flight_that_cannot_be_is_refused(tmp_path: Path) -> None:
@@ -58,3 +64,51 @@ def test_a_flight_whose_log_is_not_whole_says_so_at_its_end(tmp_path: Path) -> N
     code, said = ended(run)
     assert (code, f"error: {log} is not whole: what could be written" in said) == (1, True), said
     assert flight.read(log).rows
+
+
+def test_nobody_who_was_not_told_to_drives_a_robot_that_lies_there(tmp_path: Path) -> None:
+    robot, truth = wire.free_address(), tmp_path / "truth.jsonl"
+    sim = bridge("sim", PATH, "--address", robot, "--no-episodes", "--wait", 60, "--truth", truth,
+                 "--pace", "real")  # fmt: skip
+    code, said = ended(bridge("run", PATH, "--robot", robot, "--runtime", "numpy"))
+    assert (code, "error: The robot moves if it is told to: --command" in said) == (1, True), said
+    ended(sim)
+    top, *ticks = truth.read_text().splitlines()
+    assert not log_of(json.loads(top)["spec"], ticks).active.any()
+
+
+def test_what_a_simulated_robot_writes_of_its_wire_is_judged(tmp_path: Path) -> None:
+    robot, truth = wire.free_address(), tmp_path / "truth.jsonl"
+    sim = bridge("sim", PATH, "--address", robot, "--seconds", 1, "--wait", 60, "--truth", truth)
+    run = bridge("run", PATH, "--robot", robot, "--runtime", "numpy", "--command", 0.5, 0, 0)
+    assert (ended(run)[0], ended(sim)[0]) == (0, 0)
+    told = referee(truth)
+    assert (told["commands"], told["damped"], told["violations"]) == (50, 0, {})
+    top, *ticks = truth.read_text().splitlines()
+    slow = json.loads(top)
+    slow["limits"]["speed"] /= 10
+    truth.write_text("\n".join([json.dumps(slow), *ticks]))
+    assert "speed" in referee(truth, status=1)["violations"]
+    with pytest.raises(ValueError, match=f"--truth {truth} is there already"):
+        sim_.sim(sim_.Sim(PATH, truth=truth))
+
+
+def referee(truth: Path, status: int = 0) -> Any:
+    words = [sys.executable, "-m", "rl.bridge.referee", truth]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_simulated_robot_ends_with_who_started_it() -> None:
+    run = bridge("run", PATH, "--robot", "sim", "--command", 0, 0, 0, "--runtime", "numpy")
+    assert any("running" in line for line in iter(run.stdout.readline, ""))
+    begun = psutil.Process(run.pid).children()
+    robot = next(one for one in begun if "sim" in one.cmdline())
+    run.kill()
+    try:
+        assert psutil.wait_procs([robot], timeout=10)[0]
+    finally:
+        for process in begun:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()

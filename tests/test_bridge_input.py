@@ -64,8 +64,11 @@ def test_a_command_is_one_that_the_policy_was_trained_for(found: artefact.Artefa
     with pytest.raises(
         ValueError, match=r"needs a --command or a --script: forward 0\.5 to 1\.5 m"
     ):
-        commands.constant(far, ())
-    with pytest.raises(ValueError, match="takes no command: leave --command out"):
+        commands.constant(far, None)
+    with pytest.raises(ValueError, match="--command has 0 numbers; it needs forward left"):
+        commands.constant(spec, ())
+    np.testing.assert_array_equal(commands.constant(spec, None)(0), np.zeros(3))
+    with pytest.raises(ValueError, match="takes no numbers: say --command alone"):
         commands.constant(blind, (1.0,))
 
 

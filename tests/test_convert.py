@@ -1,6 +1,5 @@
 """Flights as data: all that was told is there to the last number, and episodes end as they did."""
 
-import struct
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -149,22 +148,12 @@ def test_episodes_of_a_simulated_robot_begin_anew(tmp_path: Path) -> None:
     assert not any(x.why or x.fell for x in found)
 
 
-def message_ends(log: Path) -> list[int]:
-    """Where in the file each message ends."""
-    whole, found, at = log.read_bytes(), [], 8
-    while at < len(whole) - 8:
-        opcode, size = struct.unpack_from("<BQ", whole, at)
-        at += 9 + size
-        found += [at] if opcode == 0x05 else []
-    return found
-
-
 def test_of_a_log_cut_in_half_what_is_whole_is_data(
     tmp_path: Path, log: Path, rig: Flown, data: Dataset, capsys: Any
 ) -> None:
     begin = next(i for i, row in enumerate(rig.rows) if row.state == states.ARMED)
     (cut := tmp_path / "cut.mcap").write_bytes(
-        log.read_bytes()[: message_ends(log)[begin + 61] + 5]
+        log.read_bytes()[: flights.ends(log)[begin + 61] + 5]
     )
     convert.convert(Convert((cut,), tmp_path / "cut.npz"))
     assert f"cut short, or is damaged: {begin + 62} ticks are whole" in capsys.readouterr().out
@@ -178,14 +167,20 @@ def test_of_a_log_cut_in_half_what_is_whole_is_data(
     assert not found.facts["flights"][0]["whole"]
 
 
-def test_of_a_log_with_a_hole_an_episode_ends_there(tmp_path: Path, log: Path, rig: Flown) -> None:
-    whole, begin = bytearray(log.read_bytes()), message_ends(log)
+def test_of_a_log_with_a_hole_an_episode_ends_there_and_goes_on_behind_it(
+    tmp_path: Path, log: Path, rig: Flown
+) -> None:
+    whole, begin = bytearray(log.read_bytes()), flights.ends(log)
     armed = next(i for i, row in enumerate(rig.rows) if row.state == states.ARMED)
     whole[begin[armed + 40] - 9] ^= 1
     (path := tmp_path / "a.mcap").write_bytes(whole)
-    found = steps.episodes(flight.read(path))
-    assert [len(x.time) for x in found] == [7, 10]
-    assert found[1].fell
+    found, whole_ = (steps.episodes(flight.read(x)) for x in (path, log))
+    assert [len(x.time) for x in whole_] == [24, 10]
+    assert [len(x.time) for x in found] == [7, 15, 10]
+    assert found[2].fell
+    for name in ("readings", "targets", "human"):
+        hole, all_ = getattr(found[1], name), getattr(whole_[0], name)
+        np.testing.assert_array_equal(hole, all_[9:])
 
 
 def test_several_flights_are_one_set(tmp_path: Path, log: Path, data: Dataset) -> None:

@@ -1,7 +1,6 @@
 """A flight's log holds all to the last bit, whatever becomes of it, and is lived through again."""
 
 import signal
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from rl.bridge.core import Setup
 from rl.bridge.drivers.udp import Codec
 from rl.bridge.flight import SOURCES, About, Heard, Log, Row
 from rl.bridge.limits import Limits
+from tests.flights import ends
 from tests.rig import Rig, body, go2, of
 
 heard = st.builds(Heard, st.sampled_from(SOURCES), st.booleans(), st.binary(max_size=300))
@@ -31,7 +31,7 @@ rows = st.builds(
 def test_a_tick_is_read_as_it_was(row: Row) -> None:
     got = flight.unpack(flight.pack(row))
     assert got is not None
-    assert got[:-1] == row[:-1]
+    assert got[:-2] == row[:-2]
     np.testing.assert_array_equal(got.stages, row.stages)
 
 
@@ -118,16 +118,6 @@ def test_what_was_otherwise_is_seen(log: Path, what: str) -> None:
     assert again.first.startswith(f"tick {at}: ")
 
 
-def ends(log: Path) -> list[int]:
-    """Where in the file each message ends."""
-    whole, found, at = log.read_bytes(), [], 8
-    while at < len(whole) - 8:
-        opcode, size = struct.unpack_from("<BQ", whole, at)
-        at += 9 + size
-        found += [at] if opcode == 0x05 else []
-    return found
-
-
 def test_of_a_log_that_was_cut_every_whole_tick_is_read(log: Path, tmp_path: Path) -> None:
     whole, after = log.read_bytes(), ends(log)
     assert len(after) == 400
@@ -140,6 +130,18 @@ def test_of_a_log_that_was_cut_every_whole_tick_is_read(log: Path, tmp_path: Pat
     (path := tmp_path / "half.mcap").write_bytes(whole[: len(whole) // 2])
     again = replay.replay(flight.read(path), Codec(go2()))
     assert (again.different, again.ticks > 150) == (0, True)
+
+
+def test_of_a_log_with_a_damaged_tick_what_is_before_it_is_lived_through_again(
+    log: Path, tmp_path: Path
+) -> None:
+    whole = bytearray(log.read_bytes())
+    whole[ends(log)[200] - 9] ^= 1
+    (path := tmp_path / "hit.mcap").write_bytes(whole)
+    found = flight.read(path)
+    assert (len(found.rows), found.whole, found.rows[200].lost) == (399, False, 1)
+    again = replay.replay(found, Codec(go2()))
+    assert (again.ticks, again.different, again.left) == (200, 0, 199)
 
 
 def test_what_is_no_log_is_refused(tmp_path: Path, log: Path) -> None:

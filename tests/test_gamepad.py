@@ -226,7 +226,7 @@ def test_what_was_refused_is_shown_in_a_line_of_its_own(
     pad = opened(plug)
     for _ in range(3):
         pad.word(now(READY, refused=Refused(ABSENT, states.ASKED.index(states.ARM))))
-    assert capsys.readouterr().out.count("'arm' is refused: no policy has come.\n") == 1
+    assert capsys.readouterr().out.count("A is refused: no policy has come.\n") == 1
 
 
 def test_without_one_it_says_so(tmp_path: Path) -> None:

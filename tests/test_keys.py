@@ -2,16 +2,17 @@
 
 import os
 import pty
+import select
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from rl.bridge import states
-from rl.bridge.keys import PRESSED_S, STEPS, Keys
+from rl.bridge import gamepad, states
+from rl.bridge.keys import NAMES, PRESSED_S, STEPS, Keys
 from rl.bridge.messages import Status
-from rl.bridge.refusals import ABSENT, Refused
+from rl.bridge.refusals import ABSENT, NOWHERE, Refused
 from tests.rig import body, go2, of
 
 Press = Any
@@ -22,7 +23,12 @@ def keys(capsys: pytest.CaptureFixture[str]) -> Iterator[tuple[Keys, Press]]:
     """The keyboard, and how to press on it."""
     hand, terminal = pty.openpty()
     with os.fdopen(terminal, "rb", buffering=0) as stream, Keys(go2(), stream) as made:
-        yield made, lambda text: os.write(hand, text.encode())
+
+        def press(text: str) -> None:
+            os.write(hand, text.encode())
+            select.select([stream], [], [], 5)  # a terminal has it a little later
+
+        yield made, press
     os.close(hand)
 
 
@@ -69,6 +75,17 @@ def test_go_leads_to_being_armed_and_no_further(keys: tuple[Keys, Press]) -> Non
     assert made.word(now(states.HOLD)).event == states.RELAX
     made.hand.tried = -np.inf
     assert made.word(now(states.PASSIVE)).event == ""
+
+
+def test_what_is_refused_is_told_by_what_is_pressed(
+    keys: tuple[Keys, Press], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert {*NAMES} == {*gamepad.NAMES} == {*states.ASKED}
+    where, what = states.STATES.index(states.PASSIVE), states.ASKED.index(states.WAIT)
+    keys[0].word(now(states.PASSIVE)._replace(refused=Refused(NOWHERE, what, where)))
+    assert (
+        "h leads nowhere from passive; an operator may say u, r, SPACE." in capsys.readouterr().out
+    )
 
 
 def test_a_stop_is_heard_among_all_that_is_pressed(keys: tuple[Keys, Press]) -> None:
@@ -118,4 +135,4 @@ def test_what_was_refused_is_shown_once(
     refused = Refused(ABSENT, states.ASKED.index(states.ARM))
     for why in (refused, refused, Refused(), refused):
         made.word(now(states.READY)._replace(refused=why))
-    assert capsys.readouterr().out.count("'arm' is refused: no policy has come.\n") == 2
+    assert capsys.readouterr().out.count("g is refused: no policy has come.\n") == 2

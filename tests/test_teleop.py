@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from rl.bridge.limits import Limits
 from rl.bridge.messages import Status
 from rl.bridge.pilot import Pilot
 from rl.bridge.referee import judge
+from rl.bridge.sim import header
 from rl.bridge.source import By
 from rl.bridge.states import ARMED, HOLD
 from rl.bridge.wire import Link
@@ -130,11 +130,8 @@ def test_a_robot_whose_teleop_goes_is_held_in_time_and_another_takes_over(
 
 def judged(truth: Path, expect: dict[str, Any]) -> dict[str, int]:
     """What a referee finds wrong."""
-    spec = asdict(SPEC) | {"hash": SPEC.hash.hex()}
-    header = {"spec": spec, "limits": asdict(Limits()), "rate": RATE,
-              "released": [[0.0, expect["from"]]], "expect": [expect]}  # fmt: skip
-    with truth.open() as lines:
-        return judge([json.dumps(header), *lines]).violations
+    top = header(SPEC, RATE, [expect], released=[[0.0, expect["from"]]])
+    return judge([json.dumps(top), *truth.read_text().splitlines()[1:]]).violations
 
 
 def test_one_at_a_time_drives_it() -> None:
@@ -177,12 +174,14 @@ def test_a_teleop_that_makes_no_sense_says_so() -> None:
     desk = wire.free_address()
     link = Link(wire.address(desk))
     pilot = Pilot(SPEC, Link(("127.0.0.1", 0), wire.address(desk)))
-    with pytest.raises(ValueError, match=rf"No bridge answered at {desk} within 0\.1 s: is run"):
+    with pytest.raises(ValueError, match=rf"No bridge answered at {desk} within 0\.1 s: start one"):
         pilot.meet(0.1)
     link.close()
     pilot.link.close()
     with pytest.raises(ValueError, match="one of them"):
         By(command=GOAL, keys=True).source(SPEC, terminal=False)
+    assert By(command=()).said
+    assert not By().said
     with pytest.raises(ValueError, match="--gamepad takes one device"):
         By(gamepad=(PATH, PATH)).source(SPEC, terminal=False)
     with pytest.raises(ValueError, match="--desk: who comes there drives it"):

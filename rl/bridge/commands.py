@@ -12,11 +12,11 @@ ROUNDING = 1e-6  # of a command that was float32
 Operator = Callable[[float], np.ndarray]  # the command [C] at a time, s
 
 
-def constant(spec: Spec, numbers: tuple[float, ...]) -> Operator:
-    """The same command for ever; none is zero."""
+def constant(spec: Spec, numbers: tuple[float, ...] | None) -> Operator:
+    """The same command for ever; zeros where nothing was said."""
     if numbers and not spec.command:
-        raise ValueError(f"{spec.name} takes no command: leave --command out.")
-    if numbers and len(numbers) != len(spec.command):
+        raise ValueError(f"{spec.name} takes no numbers: say --command alone.")
+    if numbers is not None and len(numbers) != len(spec.command):
         names = " ".join(channel.name.replace(" ", "-") for channel in spec.command)
         raise ValueError(f"--command has {len(numbers)} numbers; it needs {names}.")
     value = np.array(numbers or (0.0,) * len(spec.command))

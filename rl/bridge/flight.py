@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from mcap.exceptions import McapError
-from mcap.records import Message, Metadata
+from mcap.records import Message, Metadata, Statistics
 from mcap.stream_reader import StreamReader
 from mcap.writer import CompressionType, Writer
 
@@ -47,6 +47,7 @@ class Row(NamedTuple):
     state: str
     mask: int
     stages: np.ndarray  # [stages, A]; [0, A] where none was passed
+    lost: int = 0  # ticks before it that are damaged in its log
 
 
 def pack(row: Row) -> bytes:
@@ -149,9 +150,16 @@ def read(path: Path) -> Flight:
             first = next((x for x in records if isinstance(x, Metadata) and x.name == SETUP), None)
             if first is None:
                 raise ValueError("it does not say of what it is")
-            rows = [unpack(x.data) for x in records if isinstance(x, Message)]
-            whole = file.read() == b"" and all(rows) and _closed(path)
-            return Flight(about(first.metadata["json"]), [x for x in rows if x], whole)
+            rows, lost, messages, written = list[Row](), 0, 0, -1
+            for record in records:
+                if isinstance(record, Statistics):
+                    written = record.message_count
+                if isinstance(record, Message):
+                    row, messages = unpack(record.data), messages + 1
+                    rows += [row._replace(lost=lost)] if row else []
+                    lost = 0 if row else lost + 1
+            whole = file.read() == b"" and messages == written == len(rows) and _closed(path)
+            return Flight(about(first.metadata["json"]), rows, whole)
     except FileNotFoundError:
         raise ValueError(f"There is no log {path}.") from None
     except (McapError, OSError, ValueError, KeyError, TypeError) as error:

@@ -28,6 +28,10 @@ BUTTON, AXIS, INIT = 1, 2, 0x80  # types; of INIT is how it was when it was open
 A, B, X, Y, LEFT, RIGHT = range(6)
 HAT_X, HAT_Y, STICKS = 6, 7, (1, 0, 3, 4)  # of a command's numbers; ahead and left are negative
 EVENTS = {X: states.WAIT, Y: states.RELAX}
+NAMES = {
+    states.STAND: "A", states.ARM: "A", states.STOP: "B", states.WAIT: "X", states.RELAX: "Y",
+    states.CLEAR: "cross up", states.TAKE: "cross down", states.GIVE: "cross down",
+}  # fmt: skip
 FULL, DEAD = 32767, 0.1  # an axis at its end, and the share of it that is nothing
 GOAL_S = 4.0  # s in which a goal goes through its range
 HELP = """gamepad  A: stand up and go  B, or both shoulders: STOP  X: hold  Y: relax
@@ -40,7 +44,7 @@ class Gamepad:
     """What is pushed and pressed, as words; use it in a `with`."""
 
     def __init__(self, spec: Spec, path: Path) -> None:
-        self.spec, self.path, self.hand = spec, path, Hand(spec)
+        self.spec, self.path, self.hand = spec, path, Hand(spec, NAMES)
         self.walks = spec.max_tilt < 180  # it falls where it is held
         self.paced = np.array([c.unit.endswith("/s") for c in spec.command], bool)
         self.command, self.time = self.hand.none, np.inf

@@ -2,6 +2,7 @@
 jogged, and what is shown."""
 
 import time
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -19,8 +20,9 @@ JOG_S = 10.0  # s in which a joint that is jogged goes through its range
 class Hand:
     """One human's, at one robot."""
 
-    def __init__(self, spec: Spec) -> None:
-        self.spec = spec
+    def __init__(self, spec: Spec, names: Mapping[str, str]) -> None:
+        """`names` of what it presses, by what that asks for."""
+        self.spec, self.names = spec, names
         self.low, self.high = (np.array([getattr(c, k) for c in spec.command])
                                for k in ("low", "high"))  # fmt: skip
         self.none = np.clip(np.zeros(len(spec.command)), self.low, self.high)
@@ -50,8 +52,8 @@ class Hand:
         """In one line how it is, and in one of its own what was refused."""
         if status.refused != self.refused and status.refused.why != RISING:
             self.refused = status.refused
-            if self.refused.text:
-                self.note(self.refused.text)
+            if text := self.refused.told(self.names):
+                self.note(text)
         why = f" ({said(status.why)})" if status.why and status.state not in states.MOVING else ""
         asked = " ".join(f"{x:+.2f}" for x in command) or "nothing"
         if status.state == states.INTERVENE:

@@ -21,6 +21,9 @@ STEPS = 8  # presses of a key from nothing to the most
 EVENTS = {
     " ": states.STOP, "h": states.WAIT, "r": states.RELAX, "c": states.CLEAR, "u": states.STAND,
 }  # fmt: skip
+NAMES = {event: key for key, event in EVENTS.items()} | {
+    states.STOP: "SPACE", states.ARM: "g", states.TAKE: "t", states.GIVE: "t",
+}  # fmt: skip
 MORE, LESS = "wqa", "sed"  # of the first three numbers of a command: forward, left, turn left
 NEXT, JOGS = {"n": 1, "b": -1}, {"+": 1, "=": 1, "-": -1}  # =: a plus without the shift
 PRESSED_S = 0.15  # s that a key which jogs counts as held: a terminal does not tell its release
@@ -33,7 +36,7 @@ class Keys:
     """What is pressed, as words; use it in a `with`, which leaves the terminal as it was."""
 
     def __init__(self, spec: Spec, stream: Any = None) -> None:
-        self.spec, self.stream, self.hand = spec, stream or sys.stdin, Hand(spec)
+        self.spec, self.stream, self.hand = spec, stream or sys.stdin, Hand(spec, NAMES)
         self.command = self.hand.none
         self.jogs, self.pressed_at = 0, -np.inf  # which way, and when it was said last
 

@@ -21,7 +21,7 @@ from rl import artefact
 from rl.bridge import robots, wire
 from rl.bridge.board import PORT
 from rl.bridge.limits import Limits
-from rl.bridge.pilot import Pilot, Source
+from rl.bridge.pilot import UNTOLD, Pilot, Source
 from rl.bridge.source import By
 from rl.bridge.wire import Link
 from rl.spec import Spec
@@ -74,7 +74,7 @@ def run(args: Run, own: Source | None = None) -> int:
     (robot, alone), desk = _which(args, spec), args.desk or wire.free_address()
     keys = alone and sys.stdin.isatty()
     if alone and not (robot or keys or args.by.said or args.desk or own):
-        raise ValueError(f"{args.robot} moves if it is told to: --keys, --command or --script.")
+        raise ValueError(f"{args.robot} {UNTOLD}")
     source, desk = None if args.desk else args.by.source(spec, keys), desk.replace(ALL, HERE)
     source = nullcontext(own) if own else source
     pilot = Pilot(spec, Link(("127.0.0.1", 0), wire.address(desk)))
@@ -128,7 +128,7 @@ def _begin(
     if robot:
         begun.append(_start(
             "__main__", "sim", path, f"--address={robot}", "--pace=real", "--no-episodes",
-            f"--wait={STAYS_S if args.desk else 120}", *more))  # fmt: skip
+            f"--wait={STAYS_S if args.desk else 120}", f"--tied={os.getpid()}", *more))  # fmt: skip
     assert policy.stdout
     code, said = 0, b""
     while not code and not select.select([policy.stdout], [], [], 0.1)[0]:

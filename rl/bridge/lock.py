@@ -20,8 +20,8 @@ def lock(robot: str) -> TextIO:
         pid = file.read().strip() or "that begins just now"
         file.close()
         raise ValueError(
-            f"Process {pid} is the bridge of the robot at {robot} already: end it first, or drive "
-            "through it with python -m rl.bridge teleop."
+            f"Process {pid} is the bridge of the robot at {robot} already: end it first, or, if it "
+            "was begun with --desk, come there with python -m rl.bridge teleop."
         ) from None
     file.truncate(0)
     file.write(f"{os.getpid()}\n")

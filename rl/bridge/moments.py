@@ -68,6 +68,7 @@ class Listener:
         ears.damped = self.before in states.DAMPED
         early = self._hear(row, answer=False)
         moves = row.state in states.MOVING
+        self.tick += row.lost * (self.moving and moves)
         begins = moves and (ears.reset or not self.moving)
         if begins:
             self.oldest, self.tick, self.plan = self.period + 1, 0, None

@@ -22,6 +22,7 @@ PATIENCE = 20.0  # s for a bridge to answer
 GONE_S = 10.0  # s of its silence, in which a simulated robot may stand still
 AGAIN_S = 0.2  # s between two tries to be armed
 TRIES = 25  # that a script has, but for those on the way to its rest
+UNTOLD = "moves if it is told to: --command, --script, --keys or --gamepad."
 
 Asked = Callable[[float], np.ndarray]  # the command [C] at a time, s
 
@@ -57,7 +58,10 @@ class Pilot:
                 check_hello(self.spec, got[0], "The bridge")
                 return
         at = "{}:{}".format(*self.link.peer or ())
-        raise ValueError(f"No bridge answered at {at} within {patience:g} s: is run --desk there?")
+        raise ValueError(
+            f"No bridge answered at {at} within {patience:g} s: start one with run --desk, which "
+            "says where it is."
+        )
 
     def greet(self) -> None:
         self.link.send(wire.hello(self.spec)._replace(flags=PILOT))
@@ -104,8 +108,9 @@ class Script:
     A simulated robot's episodes begin armed: times are then the robot's.
     """
 
-    def __init__(self, asked: Asked, seconds: float) -> None:
-        self.asked, self.seconds = asked, seconds
+    def __init__(self, asked: Asked, seconds: float, said: bool = True) -> None:
+        """Where it was not `said` that it drives, no robot is made to stand."""
+        self.asked, self.seconds, self.said = asked, seconds, said
         self.since: float | None = None  # when it was armed
         self.tried, self.failed = -np.inf, 0
 
@@ -113,6 +118,8 @@ class Script:
         t = status.time
         if status.episodes:
             return Word(command=self.asked(t))
+        if not self.said:
+            return Word(why=f"The robot {UNTOLD}")
         if status.state == states.ARMED:
             self.since = t if self.since is None else self.since
             ran = t - self.since

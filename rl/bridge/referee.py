@@ -6,6 +6,7 @@ a tick, a rule is how far each tick is beyond it: [T] of the robot, [T, A] of it
 nobody knows, is not.
 """
 
+import argparse
 import json
 import math
 import sys
@@ -176,7 +177,7 @@ def judge(lines: Iterable[str]) -> Verdict:
         rules, shares = _motor_rules(header, log)
         rules |= _robot_rules(header, log)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise ValueError(f"no truth file: {type(error).__name__} {error}") from error
+        raise ValueError(f"it is no truth file: {type(error).__name__} {error}") from error
     counts, first = {}, {}
     for rule, (words, excess) in rules.items():
         table = np.nan_to_num(excess.reshape(len(log.time), -1) * 1.0, nan=-1, posinf=np.inf)
@@ -190,15 +191,24 @@ def judge(lines: Iterable[str]) -> Verdict:
     return Verdict(len(log.time), len(log.time) - missing, damped, missing, counts, first, shares)
 
 
-if __name__ == "__main__":
+def main() -> int:
+    """Judge the files of a command line: 0, 1 if a rule was broken, 2 if a file cannot be read."""
+    told = "Judge what simulated robots wrote: a line of JSON of each; status 1 of a broken rule."
+    parser = argparse.ArgumentParser("python -m rl.bridge.referee", description=told)
+    parser.add_argument("file", nargs="+", help="of python -m rl.bridge sim --truth FILE")
     status = 0
-    for path in sys.argv[1:]:
+    for path in parser.parse_args().file:
         try:
             with open(path, errors="replace") as lines:
                 verdict = judge(lines)
         except (OSError, ValueError) as error:
-            print(f"{path}: {error}", file=sys.stderr)
-            sys.exit(2)
-        print(json.dumps({"file": path, **verdict._asdict()}))
+            why = error.strerror if isinstance(error, OSError) else error
+            print(f"error: {path}: {why}.", file=sys.stderr)
+            return 2
+        print(json.dumps({"file": path, **verdict._asdict()}), flush=True)
         status |= bool(verdict.violations)
-    sys.exit(status)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -4,7 +4,7 @@ It goes to operators as three numbers with every status, and is put into words w
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -38,13 +38,17 @@ class Refused(NamedTuple):
     @property
     def text(self) -> str:
         """One sentence; empty where nothing was refused."""
+        return self.told({})
+
+    def told(self, names: Mapping[str, str]) -> str:
+        """The same with names that an operator knows of what may be asked for: keys."""
         if self.why == NOTHING:
             return ""
         event = states.ASKED[self.event]
         if self.why == NOWHERE:
-            return states.nowhere(states.STATES[self.number], event)
+            return states.nowhere(states.STATES[self.number], event, names)
         why = f"{said(self.number)}." if self.why == UNSOUND else WHY[self.why]
-        return f"{event!r} is refused: {why.format(self.number)}"
+        return f"{names.get(event, repr(event))} is refused: {why.format(self.number)}"
 
 
 def refused(numbers: Sequence[float] | np.ndarray) -> Refused | None:

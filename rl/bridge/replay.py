@@ -36,6 +36,7 @@ class Replayed:
     different: int = 0  # ticks whose command, state, reasons or stages are not as they were
     first: str = ""  # of them, and in what
     asked: int = 0  # questions to the policy that could be put again
+    left: int = 0  # ticks after a damaged one, of which nobody knows what they came from
     off: float = 0.0  # most that a target is off what it was, if a policy was given
 
 
@@ -44,6 +45,9 @@ def replay(flight: Flight, codec: Codec, policy: Deployed | None = None) -> Repl
     core, found = Core(flight.about.setup, codec), Replayed()
     asks: dict[int, Ask] = {}  # that the policy has not answered
     for row in flight.rows:
+        if row.lost:
+            found.left = len(flight.rows) - found.ticks
+            break
         core.begin(row.now, row.late)
         for heard in row.heard:
             if not heard.answer:
@@ -102,6 +106,8 @@ def again(args: Replay) -> None:
     if not found.whole:
         print(f"note     {args.log} was cut short, or is damaged: what is whole of it was read")
     print(f"replayed {told.ticks} ticks, {told.different} of them not as they were")
+    if told.left:
+        print(f"left     {told.left} ticks after one that is damaged: what led to them is lost")
     if policy:
         print(f"policy   {told.asked} answers, {told.off:.2g} off what they were at most")
     if told.different:

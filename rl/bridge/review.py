@@ -82,10 +82,11 @@ def of(found: Flight, path: Path) -> Told:
         lost, came = lost + listener.ears.lost, came + listener.ears.came
     late = [x.row.late for x in lived]
     numbers = [x.row.number for x in lived]
+    there = len(lived) + sum(row.lost for row in found.rows[1:])  # in the log, if damaged
     refused: Counter[str] = Counter()
     return Told(
         found, lived, list(_spans(lived, refused)), steps.episodes(found), lateness(late),
-        numbers[-1] - numbers[0] + 1 - len(lived), _answers(lived), _cuts(found, lived),
+        numbers[-1] - numbers[0] + 1 - there, _answers(lived), _cuts(found, lived),
         +listener.counts, refused, max((x.robot.heat for x in lived if x.robot), default=0.0),
         lost / max(lost + came, 1),
     )  # fmt: skip
@@ -117,6 +118,8 @@ def _why(x: Moment, leads: list[str]) -> str:
     """In words, why it is in another state."""
     if leads:
         return f"told to {leads[-1]}"
+    if x.row.lost:
+        return "what led there is damaged"
     if x.row.mask & ~CUT and not x.moving:
         return said(x.row.mask & ~CUT)
     if any(heard.source == "bridge" for heard in x.row.heard):
@@ -130,8 +133,8 @@ def _answers(lived: list[Moment]) -> Answers:
     asked, late, never = 0, [], 0
     waiting: dict[int, float] = {}  # periods, and when the policy was asked
     for x in lived:
-        if x.begins:
-            never, waiting = never + len(waiting), {}
+        if x.begins or x.row.lost:
+            never, waiting = never + len(waiting) * (not x.row.lost), {}
         if x.asked:
             asked += 1
             if np.isnan(x.row.took):

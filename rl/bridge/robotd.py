@@ -168,7 +168,9 @@ def main(args: Args) -> None:
     robotd.tally.ignored = robotd.core.ears.counts + desk.turned_away()
     tell(robotd.tally, end, granted)
     if robotd.core.refused and not robotd.tally.asked:
-        print(f"refused  {robotd.core.refused}", flush=True)
+        print(f"unarmed  {robotd.core.refused}", flush=True)
+    if args.log and whole:
+        print(f"log      {args.log}", flush=True)
     wrong = list(verdict(*robotd.last, end))
     if not whole:
         wrong.append(f"{args.log} is not whole: what could be written of it is kept.")

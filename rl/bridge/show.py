@@ -22,6 +22,7 @@ def show(args: Show) -> None:
     runtimes = f"jax alone: {program}" if isinstance(program, str) else "jax or numpy"
     print(f"{spec.name}: {1 / spec.control_dt:g} Hz, with {runtimes}")
     print(f"remembers {sum(x.size for x in found.carry)} numbers from tick to tick")
+    print(f"is {spec.hash.hex()} in a robot's datagrams")
     if spec.max_tilt < 180:
         print(f"is damped where it leans by more than {spec.max_tilt:g} degrees")
     print("\nreads by name; a datagram has them in this order: numbers, unit, whose frame")

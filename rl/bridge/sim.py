@@ -1,9 +1,14 @@
 """A simulated robot to be started: its command line."""
 
+import json
 import os
+import signal
 import sys
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from threading import Thread
 from typing import Any, Literal
 
 import numpy as np
@@ -11,10 +16,13 @@ import tyro
 
 from rl import artefact
 from rl.bridge import launch, wire
+from rl.bridge.limits import Limits
 from rl.bridge.wire import Link
+from rl.spec import Spec
 
 Address = str  # host:port
 ENDLESS_S = 1e6
+GLANCE_S = 0.5  # between two looks at whether who started it is there
 
 
 @dataclass(frozen=True)
@@ -39,12 +47,15 @@ class Sim:
     seed: int = 0  # of what the network does, and of how it is off its model
     starts: Path | None = None  # an .npz of qpos [E, nq] and qvel [E, nv]: an episode from each
     log: Path | None = None  # an .npz of what happened, a row per control step
-    truth: Path | None = None  # what went over its wire, tick by tick, for rl/bridge/referee.py
+    truth: Path | None = None  # what went over its wire, tick by tick, for rl.bridge.referee
+    tied: int = 0  # the process that started it, and without which it ends
 
 
 def sim(args: Sim) -> None:
     from rl.bridge.simd import STARVED
 
+    if args.tied:
+        Thread(target=_mind, args=(args.tied,), daemon=True).start()
     simulator, starts = _made(args)
     print(f"waiting  {simulator.robot.spec.name} on {args.address}", flush=True)
     simulator.meet(args.wait)
@@ -98,6 +109,8 @@ def _made(args: Sim) -> Any:
         raise ValueError("--delay takes 0 to 10 s, and --loss a share from 0 to 1.")
     if args.log:
         _check_log(args.log)
+    if args.truth and os.path.lexists(args.truth):
+        raise ValueError(f"--truth {args.truth} is there already: name another.")
     if args.truth and not _writable(args.truth.absolute().parent):
         raise ValueError(f"--truth {args.truth} cannot be written: name another folder.")
     plan = faults.read(args.faults) if args.faults else []
@@ -109,12 +122,32 @@ def _made(args: Sim) -> Any:
     starts = _starts(args.starts, robot.model.nq, robot.model.nv) if args.starts else [robot.home()]
     ticks = ticks_of(robot, args.rate, realtime := args.pace == "real")
     simulator = Simulator(robot, Link(wire.address(args.address)), realtime, ticks, args.episodes)
-    simulator.truth = args.truth.open("x") if args.truth else None
+    if args.truth:
+        simulator.truth = args.truth.open("x")
+        # Who lies there may be told to stand at any time, which its wire does not say.
+        free = [] if args.episodes else [[0.0, ENDLESS_S]]
+        simulator.truth.write(json.dumps(header(robot.spec, simulator.rate, released=free)) + "\n")
     there = replace(network := NETWORKS[args.network], loss=network.loss + args.loss)
     simulator.through(there, replace(there, delay=network.delay + args.delay), args.seed)
     simulator.befall(plan, args.seed)
     simulator.silence = SILENCE[args.silence]
     return simulator, starts
+
+
+def header(
+    spec: Spec, rate: float, expect: Sequence[Any] = (), limits: Limits = Limits(), **more: Any
+) -> dict[str, Any]:
+    """What a referee is told of a truth file, in its first line: the limits, and more, that its
+    bridge has, the times in which it may go on after it was damped, and what is expected."""
+    told = {"spec": asdict(spec) | {"hash": spec.hash.hex()}, "limits": asdict(limits)}
+    return told | {"rate": rate, "released": [], "expect": [*expect]} | more
+
+
+def _mind(parent: int) -> None:
+    """End when the process that started this one has."""
+    while os.getppid() == parent:
+        time.sleep(GLANCE_S)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _check_log(path: Path) -> None:

@@ -14,7 +14,7 @@ from rl.spec import Spec
 class By:
     """Who drives it: one of these."""
 
-    command: tuple[float, ...] = ()  # what is asked of it, all the time
+    command: tuple[float, ...] | None = None  # what is asked of it, all the time; may be nothing
     script: Path | None = None  # or a CSV file of times, s, and commands
     keys: bool = False  # or a keyboard's, of this terminal
     gamepad: tuple[Path, ...] | None = None  # or a gamepad's, /dev/input/js0 if no other is named
@@ -22,12 +22,12 @@ class By:
 
     @property
     def said(self) -> bool:
-        return bool(self.script or self.command or self.keys) or self.gamepad is not None
+        return bool(self.script or self.keys) or (self.command, self.gamepad) != (None, None)
 
     def source(self, spec: Spec, terminal: bool) -> AbstractContextManager[Source]:
         """Its words; the keys' of a `terminal`, if nobody is named.  ValueError of what makes no
         sense."""
-        named = bool(self.script), bool(self.command), self.keys, self.gamepad is not None
+        named = bool(self.script), self.command is not None, self.keys, self.gamepad is not None
         if sum(named) > 1:
             raise ValueError("--script, --command, --keys or --gamepad: one of them.")
         if not 0 < self.seconds < float("inf"):
@@ -46,4 +46,4 @@ class By:
             return Keys(spec)
         asked = (commands.script(spec, self.script) if self.script
                  else commands.constant(spec, self.command))  # fmt: skip
-        return nullcontext(Script(asked, self.seconds))
+        return nullcontext(Script(asked, self.seconds, self.said))

@@ -3,6 +3,9 @@
 Nobody gets from a hold or a fault back to moving but by an operator's word.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 DISCONNECTED = "disconnected"  # the robot says nothing; nothing is sent
 PASSIVE = "passive"  # damped
 READY = "ready"  # goes from where it is to its rest, gains growing, and stands there
@@ -46,7 +49,8 @@ def after(state: str, event: str) -> str:
     return TABLE[state][event]
 
 
-def nowhere(state: str, event: str) -> str:
-    """That an event leads nowhere, and which do."""
-    known = ", ".join(x for x in TABLE[state] if x in ASKED)
-    return f"{event!r} leads nowhere from {state}; an operator may say {known}."
+def nowhere(state: str, event: str, names: Mapping[str, str] = MappingProxyType({})) -> str:
+    """That an event leads nowhere, and which do, by the names that their operator knows."""
+    known = ", ".join(dict.fromkeys(names.get(x, x) for x in TABLE[state] if x in ASKED))
+    what = names.get(event, repr(event))
+    return f"{what} leads nowhere from {state}; an operator may say {known}."

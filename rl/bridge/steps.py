@@ -32,17 +32,19 @@ class Episode(NamedTuple):
 
 
 def episodes(flight: Flight) -> list[Episode]:
-    """Of a log that is damaged in its midst an episode ends there, and the next begins with the
-    next `arm`: where a period begins is not known until then."""
-    setup, found, run = flight.about.setup, [], []
+    """Of a log that is damaged in its midst an episode ends there, and another begins with the
+    next period, if it was moving before, or with the next `arm`."""
+    setup, found, run, goes = flight.about.setup, list[Episode](), list[Moment](), False
     codec = robots.codec(flight.about)
     for moment in moments.moments(setup, codec, flight.rows):
-        lost = not flight.whole and run and moment.row.number != run[-1].row.number + 1
-        if run and (lost or moment.begins or not moment.moving):
-            after = None if lost or moment.begins else moment
+        lost, begins = bool(moment.row.lost), moment.begins
+        if run and (lost or begins or not moment.moving):
+            after = None if lost or begins else moment
             found += _episode(setup.spec, run, setup.ticks, after)
             run = []
-        if moment.moving and (run or moment.begins):
+        # Where it was armed in what is lost, nobody knows when its periods begin.
+        goes = moment.moving and (not lost if begins else goes)
+        if goes and (run or moment.starts):
             run.append(moment)
     return found + _episode(setup.spec, run, setup.ticks, None)
 

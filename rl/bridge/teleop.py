@@ -13,6 +13,8 @@ from rl.bridge.pilot import Pilot
 from rl.bridge.source import By
 from rl.bridge.wire import Link
 
+MEETS_S = 5.0  # s for a bridge to answer
+
 
 @dataclass(frozen=True)
 class Teleop:
@@ -32,7 +34,8 @@ def teleop(args: Teleop) -> int:
     spec = artefact.read(launch.found(args.artefact)).spec
     source = args.by.source(spec, sys.stdin.isatty())
     pilot = Pilot(spec, Link(("0.0.0.0", 0), wire.address(args.desk)))
-    pilot.meet()
+    pilot.meet(MEETS_S)
+    print(f"driving  {spec.name} at {args.desk}", flush=True)
     with source as words:
         try:
             end = pilot.live(words)

@@ -7,7 +7,7 @@ from rl.bridge.greeting import check_hello
 from rl.bridge.wire import Command, Link, State
 from rl.spec import Spec
 
-PATIENCE = 10.0  # s that a robot may take to answer the first greeting
+PATIENCE = 9.0  # s for a robot to answer: less than policy and pilot take for a bridge's silence
 
 
 class Codec:
