@@ -172,14 +172,29 @@ def test_what_jax_compiles_is_counted() -> None:
     [
         (["--rate", "0"], "--rate is 0; it takes 1 to 10000 Hz"),
         (["--seconds", "0"], "--seconds is 0; it takes 0.1"),
+        (["--rate", "1", "--seconds", "0.5"], "fewer than 100 ticks.*it takes --seconds 100"),
+        (["--rate", "30", "--seconds", "3"], "fewer than 100 ticks.*it takes --seconds 4"),
         (["--log", "/nowhere"], "--log /nowhere is no folder"),
+        (["--log", "/proc"], "--log /proc takes no file"),
+        (["--robot", "no.such.host.invalid"], "There is no host 'no.such.host.invalid'"),
+        (["--robot", "no..host"], "There is no host 'no..host'"),
+        (["--robot", "127.0.0.1:²"], "'127.0.0.1:²' is no address"),
         (["--artefact", "nowhere.zip"], "There is no artefact nowhere.zip"),
     ],
 )
-def test_bad_flags_are_refused(words: list[str], why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_flags_are_refused_before_anything_is_measured(
+    words: list[str], why: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(sys, "argv", ["bridge", "doctor", *words])
     with pytest.raises(SystemExit, match=why):
         bridge.main()
+    assert not capsys.readouterr().out
+
+
+@pytest.mark.parametrize("robot", ["127.0.0.1", "localhost", "127.0.0.1:9870", "localhost:9870"])
+def test_a_robot_is_named_or_has_an_address(robot: str, tmp_path: Path) -> None:
+    assert doctor.checked(doctor.Doctor(robot=robot, log=tmp_path)) == (None, "127.0.0.1")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_file_that_is_not_there_says_nothing() -> None:

@@ -4,6 +4,7 @@ python -m rl.bridge doctor --rate 500 --artefact runs/ppo/artefact-0.zip
 """
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -23,7 +24,7 @@ from rl.bridge import host, wire
 from rl.bridge.clock import Real, steady
 from rl.bridge.host import Finding
 from rl.bridge.launch import found as artefact_at
-from rl.bridge.punctual import Lateness, lateness
+from rl.bridge.punctual import FEW, Lateness, lateness
 from rl.bridge.wire import Link
 
 TRIPS, PINGS = 2000, 20
@@ -44,20 +45,36 @@ class Doctor:
     log: Path = Path(".")  # a folder on the disk that logs are to be on
 
 
-def doctor(args: Doctor) -> int:
-    """Measure, print a table and a verdict; the status to exit with."""
+def checked(args: Doctor) -> tuple[Path | None, str]:
+    """The artefact, if there is one, and the robot's address, or ""; ValueError of bad flags."""
     if not 1 <= args.rate <= 10_000:
         raise ValueError(f"--rate is {args.rate:g}; it takes 1 to 10000 Hz.")
     if not 0.1 <= args.seconds <= 3600:
         raise ValueError(f"--seconds is {args.seconds:g}; it takes 0.1 to 3600 s.")
+    if args.rate * args.seconds < FEW:
+        raise ValueError(
+            f"--seconds {args.seconds:g} of --rate {args.rate:g} has fewer than {FEW} ticks, which "
+            f"says nothing: it takes --seconds {math.ceil(FEW / args.rate)}."
+        )
     if not args.log.is_dir():
         raise ValueError(f"--log {args.log} is no folder.")
-    path = artefact_at(args.artefact) if args.artefact else None
+    try:
+        disk(args.log, blocks=1)
+    except OSError as error:
+        why = f"takes no file ({error.strerror}): name another folder."
+        raise ValueError(f"--log {args.log} {why}") from error
+    robot = args.robot and wire.address(args.robot if ":" in args.robot else f"{args.robot}:0")[0]
+    return artefact_at(args.artefact) if args.artefact else None, robot
+
+
+def doctor(args: Doctor) -> int:
+    """Measure, print a table and a verdict; the status to exit with."""
+    path, robot = checked(args)
     period = artefact.read(path).spec.control_dt if path else 0.0
     print(f"measuring {args.seconds:g} s of {args.rate:g} Hz ...", flush=True)
     found = [host.loopback(*loopback(), args.rate), host.disk(*disk(args.log))]
-    if args.robot:
-        found.append(pinged(args.robot, args.rate))
+    if robot:
+        found.append(pinged(robot, args.rate))
     if path:
         with beside(path, "numpy", min(args.seconds, 3.0)) as said:
             pass
@@ -116,11 +133,11 @@ def loopback() -> tuple[float, float, float]:
     return float(p50), float(p99), max(took)
 
 
-def disk(folder: Path) -> tuple[float, float]:
+def disk(folder: Path, blocks: int = BLOCKS) -> tuple[float, float]:
     """The longest write to be on the disk, s, and how many bytes a second are."""
     took: list[float] = []
     with tempfile.TemporaryFile(dir=folder) as file:
-        while len(took) < BLOCKS and sum(took) < DISK_S:
+        while len(took) < blocks and sum(took) < DISK_S:
             began = time.perf_counter()
             file.write(bytes(BLOCK))
             file.flush()
@@ -130,10 +147,9 @@ def disk(folder: Path) -> tuple[float, float]:
 
 
 def pinged(robot: str, rate: float) -> Finding:
-    name = wire.address(robot)[0] if ":" in robot else robot
     if not shutil.which("ping"):
         return Finding("robot", "not pinged", host.FAIR, "sudo apt install iputils-ping")
-    words = ["ping", "-n", "-q", "-i", "0.2", "-c", str(PINGS), "-W", "1", name]
+    words = ["ping", "-n", "-q", "-i", "0.2", "-c", str(PINGS), "-W", "1", robot]
     said = subprocess.run(words, capture_output=True, text=True, check=False).stdout
     return host.link(said, rate)
 

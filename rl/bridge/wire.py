@@ -229,9 +229,9 @@ def free_address() -> str:
 def address(text: str) -> Address:
     """Of host:port; ValueError of anything else."""
     host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or not 0 <= int(port) < 65536:
+    if not host or not port.isdecimal() or not 0 <= int(port) < 65536:
         raise ValueError(f"{text!r} is no address: it is host:port, as 127.0.0.1:9870.")
     try:
         return socket.gethostbyname(host), int(port)
-    except OSError:
+    except (OSError, UnicodeError):  # the latter of what can be no name
         raise ValueError(f"There is no host {host!r}: give its name or address.") from None
