@@ -11,7 +11,7 @@ from benchmarks.fault_pilot import DOES, SAYS
 from benchmarks.fault_plan import CASES, GOES, Case
 from benchmarks.process import ROOT
 from rl import artefact
-from rl.bridge import faults, messages, wire
+from rl.bridge import messages, wire
 from rl.bridge.body import KINDS, Hardware
 from rl.bridge.faults import BODY, FRAMES, LIES, Fault, Ills, Spoiler
 from rl.bridge.messages import Operator, Plan
@@ -188,24 +188,6 @@ def test_old_frames_are_from_before_it_began() -> None:
 def test_late_frames_come_later() -> None:
     times = {wire.decode(x).seq: t for t, row in enumerate(spoilt("late", 0.1)) for x in row}
     assert [times[t] - t for t in range(20, 38)] == [2] * 18
-
-
-def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
-    some = [Fault("late", 0.5, 1.0, 0.02), Fault("joint stuck", 1.0, 2.0, motor=3)]
-    faults.write(tmp_path / "plan.json", some)
-    assert faults.read(tmp_path / "plan.json") == some
-
-
-@pytest.mark.parametrize(("text", "why"), [
-    ("[", "no plan of faults"), ('[{"kind": "late"}]', "since"), ("{}", "no list"),
-    ('[{"kind": "rain", "since": 0, "until": 1}]', "'rain' is no fault; these are"),
-    ('[{"kind": "late", "since": 2, "until": 1}]', "no time or size"),
-    ('[{"kind": "joint stuck", "since": 0, "until": 1, "motor": -1}]', "no time or size"),
-])  # fmt: skip
-def test_what_is_no_plan_is_refused(text: str, why: str, tmp_path: Path) -> None:
-    (tmp_path / "plan.json").write_text(text)
-    with pytest.raises(ValueError, match=why):
-        faults.read(tmp_path / "plan.json")
 
 
 def test_the_plan_knows_all_faults_and_nothing_else() -> None:

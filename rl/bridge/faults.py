@@ -15,7 +15,10 @@ import numpy as np
 
 from rl.bridge import wire
 from rl.bridge.body import Body
+from rl.bridge.entries import entries
 from rl.bridge.wire import State
+
+MOST = 1e6  # of a size, whatever it is of
 
 
 @dataclass(frozen=True)
@@ -36,22 +39,19 @@ def write(path: Path, faults: Sequence[Fault]) -> None:
 
 def read(path: Path) -> list[Fault]:
     """The plan at `path`; ValueError if it is none."""
-    try:
-        if not isinstance(told := json.loads(path.read_text()), list):
-            raise ValueError("it is no list")
-        found = [Fault(**facts) for facts in told]
-        for fault in found:
-            if fault.kind not in (kinds := (*BODY, *LIES, *FRAMES)):
-                raise ValueError(f"{fault.kind!r} is no fault; these are: {', '.join(kinds)}")
-            if not (fault.since < fault.until and np.isfinite(fault.size) and fault.motor >= 0):
-                raise ValueError(f"{fault} has no time or size")
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is no plan of faults: it is no JSON.") from error
-    except OSError as error:
-        raise ValueError(f"There is no plan of faults {path}: {error.strerror}.") from error
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{path} is no plan of faults: {error}.") from error
-    return found
+    return entries(path, "plan of faults", Fault, _wrong)
+
+
+def _wrong(fault: Fault) -> str:
+    """Why it is none; "" if it is one."""
+    if fault.kind not in (kinds := (*BODY, *LIES, *FRAMES)):
+        return f"{fault.kind!r} is no fault; these are: {', '.join(kinds)}"
+    if not 0 <= fault.since < fault.until:
+        return f"it is from {fault.since:g} to {fault.until:g} s; it takes 0 <= since < until"
+    least = -MOST if fault.kind in LIES else 0.0
+    if not least <= fault.size <= MOST:
+        return f"its size is {fault.size:g}; it takes {least:g} to {MOST:g}"
+    return "" if fault.motor >= 0 else f"its motor is {fault.motor}; it takes a number from 0 on"
 
 
 # Of a body: what is done to it while the fault is on.
