@@ -34,6 +34,16 @@ def test_what_its_user_can_mend_ends_a_program_with_a_sentence(error: Exception,
         cli.guard(main)
 
 
+def test_ctrl_c_while_a_bridge_is_imported_ends_it_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "tyro.py").write_text("raise KeyboardInterrupt")  # as if it came there
+    root = Path(__file__).parent.parent
+    ran = subprocess.run(
+        [sys.executable, "-m", "rl.bridge", "--help"], cwd=tmp_path, capture_output=True,
+        text=True, env=os.environ | {"PYTHONPATH": str(root)},
+    )  # fmt: skip
+    assert (ran.returncode, ran.stderr) == (130, "")
+
+
 @pytest.mark.parametrize(
     ("asked", "made"),
     [

@@ -50,6 +50,7 @@ def test_a_command_is_one(command: str, monkeypatch: pytest.MonkeyPatch) -> None
         name, words = words[1], words[2:]
         if name == "benchmarks":
             name, words = f"benchmarks.{words[0]}", words[1:]
+        name = "rl.bridge.programs" if name == "rl.bridge" else name
         name += ".__main__" if (ROOT.joinpath(*name.split(".")) / "__main__.py").exists() else ""
         module = importlib.import_module(name)
         monkeypatch.setattr(sys, "argv", [command, *words])

@@ -1,0 +1,48 @@
+"""Which of the bridge's programs a command line asks for."""
+
+import signal
+import sys
+
+import tyro
+
+from rl.bridge.convert import Convert, convert
+from rl.bridge.doctor import Doctor, doctor
+from rl.bridge.excite import Excite, excite
+from rl.bridge.export import Export, export
+from rl.bridge.identify import Identify, identify
+from rl.bridge.launch import Run, run
+from rl.bridge.replay import Replay, again
+from rl.bridge.report import Report, report
+from rl.bridge.show import Show, show
+from rl.bridge.sim import Sim, sim
+from rl.bridge.teleop import Teleop, teleop
+
+Args = Run | Teleop | Sim | Show | Replay | Report | Convert | Export | Excite | Identify | Doctor
+
+
+def main() -> None:
+    args = tyro.cli(Args, prog="python -m rl.bridge")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    match args:
+        case Run():
+            sys.exit(run(args))
+        case Teleop():
+            sys.exit(teleop(args))
+        case Sim():
+            sim(args)
+        case Show():
+            show(args)
+        case Replay():
+            again(args)
+        case Report():
+            report(args)
+        case Convert():
+            convert(args)
+        case Export():
+            export(args)
+        case Excite():
+            sys.exit(excite(args))
+        case Identify():
+            identify(args)
+        case Doctor():
+            sys.exit(doctor(args))
