@@ -69,6 +69,7 @@ def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
     for args, why in (
         (Export(run, out), "has not come to its end.*--seed, one of"),
         (Export(run, there, 0), "is there already"),
+        (Export(run, tmp_path / "policy.txt", 0), "policy.txt will be a .zip file"),
         (Export(run, tmp_path / "no" / "policy.zip", 0), "there is no folder for it"),
         (Export(none, out), "has no artefact: training writes one"),
         (Export(tmp_path / "nothing", out), "there is no such directory"),
@@ -77,6 +78,7 @@ def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=why):
             export.export(args)
     assert there.read_bytes() == b"mine"
+    assert {path.suffix for path in tmp_path.iterdir() if path.is_file()} == {".zip"}
     assert not out.exists()
 
 

@@ -26,6 +26,8 @@ class Export:
 def export(args: Export) -> None:
     if args.out.exists():
         raise ValueError(f"--out {args.out} is there already: name another.")
+    if args.out.suffix != ".zip":
+        raise ValueError(f"--out {args.out} will be a .zip file: give it that ending.")
     if not args.out.parent.is_dir():
         raise ValueError(f"--out {args.out} cannot be written: there is no folder for it.")
     path, why = chosen(args.run, args.seed)
