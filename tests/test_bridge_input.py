@@ -50,6 +50,13 @@ def test_a_script_that_makes_no_sense_is_refused(
         commands.script(found.spec, tmp_path)
 
 
+def test_a_script_may_begin_with_a_byte_order_mark(
+    found: artefact.Artefact, tmp_path: Path
+) -> None:
+    (tmp_path / "c.csv").write_text("0,0.5,0,0\n", "utf-8-sig")
+    np.testing.assert_array_equal(commands.script(found.spec, tmp_path / "c.csv")(0), [0.5, 0, 0])
+
+
 def test_a_command_is_one_that_the_policy_was_trained_for(found: artefact.Artefact) -> None:
     spec = found.spec
     np.testing.assert_array_equal(commands.constant(spec, (1.5, -0.8, 0))(0), [1.5, -0.8, 0])
@@ -90,8 +97,9 @@ def test_a_command_is_one_that_the_policy_was_trained_for(found: artefact.Artefa
     ],
 )
 def test_limits_that_limit_nothing_or_all_are_refused(name: str, values: tuple) -> None:
+    flag = f"--limits.{name.replace('_', '-')}"
     for value in values:
-        with pytest.raises(ValueError, match=rf"limits.{name} is {value}; it takes"):
+        with pytest.raises(ValueError, match=rf"{flag} is {value}; it takes"):
             Limits(**{name: value}).check()
 
 

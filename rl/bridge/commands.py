@@ -30,7 +30,7 @@ def constant(spec: Spec, numbers: tuple[float, ...] | None) -> Operator:
 def script(spec: Spec, path: Path) -> Operator:
     """Commands of a CSV file without a head: from which time on, s, and the numbers."""
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is no text"
         raise ValueError(f"There is no script to read in {path}: {why}.") from None

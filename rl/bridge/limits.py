@@ -49,5 +49,5 @@ class Limits:
             ("blend_s", 0, 60, "s"),
         ):
             if not least <= getattr(self, name) <= most:
-                has = getattr(self, name)
-                raise ValueError(f"limits.{name} is {has}; it takes {least:g} to {most:g} {unit}.")
+                flag, has = f"--limits.{name.replace('_', '-')}", getattr(self, name)
+                raise ValueError(f"{flag} is {has}; it takes {least:g} to {most:g} {unit}.")
