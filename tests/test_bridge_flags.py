@@ -123,3 +123,4 @@ def test_a_simulated_robot_ends_with_who_started_it() -> None:
         for process in begun:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
+        ended(run)
