@@ -139,6 +139,16 @@ def test_a_pilot_that_asks_until_its_robot_stands_was_not_refused(tmp_path: Path
     assert review.of(flight.read(path), path).refused == Counter({"give": 1})
 
 
+def test_the_last_word_of_a_script_that_leaves_was_not_refused(tmp_path: Path) -> None:
+    rig = Flown().armed().live(50, states.ARM, wishes(0))
+    rig.core.hear("bridge", b"")
+    rig.live(1, states.WAIT, of("rest"))
+    assert rig.core.state == states.PASSIVE
+    path = flights.write(tmp_path / "a.mcap", rig)
+    found = review.of(flight.read(path), path)
+    assert (found.refused, found.spans[-2].why) == (Counter(), "told to arm")
+
+
 def test_heat_and_losses_are_told(tmp_path: Path) -> None:
     rig = Flown().armed()
     for heat in (40.0, 61.0, 55.0):

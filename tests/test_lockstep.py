@@ -12,6 +12,7 @@ from tests.test_bridge import bridge, child, ended
 
 POLICY = Path(__file__).parent.parent / "benchmarks" / "policies" / "go2-joystick-flat"
 PATH = POLICY / "artefact-0.zip"
+NUMPY = "--runtime", "numpy"  # which has nothing to compile
 
 
 def test_in_lock_step_a_pause_of_either_changes_nothing(tmp_path: Path) -> None:
@@ -19,13 +20,13 @@ def test_in_lock_step_a_pause_of_either_changes_nothing(tmp_path: Path) -> None:
     for who in ("", "sim", "policyd", "robotd"):
         address, log = wire.free_address(), tmp_path / f"log-{who}.npz"
         sim = bridge("sim", PATH, "--address", address, "--seconds", 15, "--log", log)
-        run = bridge("run", PATH, "--robot", address, "--command", "0.5", "0", "0")
+        run = bridge("run", PATH, "--robot", address, "--command", "0.5", "0", "0", *NUMPY)
         if who:
             assert "running" in run.stdout.readline()
             one = sim if who == "sim" else child(run, who) if who else run
             time.sleep(0.2)
             one.send_signal(signal.SIGSTOP)
-            time.sleep(3.0)  # beyond what silence it bears of a robot in real time
+            time.sleep(2.5)  # beyond what silence it bears of a robot in real time
             assert psutil.Process(one.pid).status() == psutil.STATUS_STOPPED
             one.send_signal(signal.SIGCONT)
         for process in (run, sim):
@@ -41,7 +42,7 @@ def test_in_lock_step_a_pause_of_either_changes_nothing(tmp_path: Path) -> None:
 def test_a_policy_that_is_damped_at_the_end_says_so() -> None:
     address = wire.free_address()
     sim = bridge("sim", PATH, "--address", address, "--seconds", 1)
-    run = bridge("run", PATH, "--robot", address, "--limits.max-tilt", "0.1")
+    run = bridge("run", PATH, "--robot", address, "--limits.max-tilt", "0.1", *NUMPY)
     code, said = ended(run)
     assert code == 1
     assert "error: The robot was damped at the end: it leans too far" in said
@@ -52,7 +53,7 @@ def test_a_policy_that_is_damped_at_the_end_says_so() -> None:
 def test_a_policy_is_told_that_its_robot_gave_it_up() -> None:
     address = wire.free_address()
     sim = bridge("sim", PATH, "--address", address, "--seconds", 20, "--pace", "real")
-    run = bridge("run", PATH, "--robot", address)
+    run = bridge("run", PATH, "--robot", address, *NUMPY)
     assert "running" in run.stdout.readline()
     time.sleep(1.0)
     one = child(run, "robotd")
@@ -69,7 +70,7 @@ def test_a_robot_that_was_paused_itself_blames_nobody(tmp_path: Path) -> None:
     address, log = wire.free_address(), tmp_path / "log.npz"
     sim = bridge("sim", PATH, "--address", address, "--seconds", 4, "--pace", "real", "--log", log)
     patient = ("hold-s", 9), ("state-age", 9), ("plan-age", 999), ("late", 9)
-    flags = [f"--limits.{name}={x}" for name, x in patient]
+    flags = [*NUMPY, *(f"--limits.{name}={x}" for name, x in patient)]
     run = bridge("run", PATH, "--robot", address, *flags)
     assert "running" in run.stdout.readline()
     time.sleep(1.0)

@@ -100,18 +100,27 @@ def _spans(lived: list[Moment], refused: Counter[str]) -> Iterator[Span]:
     """Its states one after another; counts what was asked for and did not lead there, in that
     state at all: a pilot may ask until its robot stands."""
     begin, before, why = lived[0].row.now, lived[0].row.state, "the log begins"
-    vain: Counter[str] = Counter()
+    vain, last = Counter[str](), list[str]()
     for x in lived[1:]:
         after = x.row.state
         leads = [e for e in x.events if states.TABLE[before].get(e) == after]
-        vain.update(e for e in x.events if e not in leads)
+        if _leaves(x):  # its pilot did, and was not refused its last word
+            vain.subtract(last)
+            last = []
+        else:
+            last = [e for e in x.events if e not in leads]
+            vain.update(last)
         if after != before or x.begins:
-            refused.update({e: n for e, n in vain.items() if e not in leads})
+            refused.update({e: n for e, n in (+vain).items() if e not in leads})
             vain = Counter()
             yield Span(before, begin, x.row.now, why)
             begin, before, why = x.row.now, after, _why(x, leads)
-    refused.update(vain)
+    refused.update(+vain)
     yield Span(before, begin, lived[-1].row.now, why)
+
+
+def _leaves(x: Moment) -> bool:
+    return any(heard.source == "bridge" for heard in x.row.heard)
 
 
 def _why(x: Moment, leads: list[str]) -> str:
@@ -122,7 +131,7 @@ def _why(x: Moment, leads: list[str]) -> str:
         return "what led there is damaged"
     if x.row.mask & ~CUT and not x.moving:
         return said(x.row.mask & ~CUT)
-    if any(heard.source == "bridge" for heard in x.row.heard):
+    if _leaves(x):
         return "the bridge ends"
     if x.begins:
         return "an episode begins"
