@@ -132,18 +132,6 @@ def test_of_a_log_that_was_cut_every_whole_tick_is_read(log: Path, tmp_path: Pat
     assert (again.different, again.ticks > 150) == (0, True)
 
 
-def test_of_a_log_with_a_damaged_tick_what_is_before_it_is_lived_through_again(
-    log: Path, tmp_path: Path
-) -> None:
-    whole = bytearray(log.read_bytes())
-    whole[ends(log)[200] - 9] ^= 1
-    (path := tmp_path / "hit.mcap").write_bytes(whole)
-    found = flight.read(path)
-    assert (len(found.rows), found.whole, found.rows[200].lost) == (399, False, 1)
-    again = replay.replay(found, Codec(go2()))
-    assert (again.ticks, again.different, again.left) == (200, 0, 199)
-
-
 def test_what_is_no_log_is_refused(tmp_path: Path, log: Path) -> None:
     for noise in (b"", b"no log", log.read_bytes()[:50]):
         (path := tmp_path / "a.mcap").write_bytes(noise)

@@ -217,28 +217,6 @@ def test_of_a_log_cut_in_half_the_first_half_is_told(tmp_path: Path, log: Path) 
         report.report(Report(tmp_path / "empty.mcap"))
 
 
-def test_of_a_log_with_damage_in_its_midst_the_rest_is_told_as_it_was(
-    tmp_path: Path, log: Path, told: Told
-) -> None:
-    whole, armed = bytearray(log.read_bytes()), told.spans[2]
-    hits = [i for i, row in enumerate(told.flight.rows) if armed.begin + 0.1 < row.now][:2]
-    for i in hits:
-        whole[flights.ends(log)[i] - 9] ^= 1
-    (path := tmp_path / "hit.mcap").write_bytes(whole)
-    found = review.of(flight.read(path), path)
-    assert not found.flight.whole
-    assert (len(found.lived), found.missed) == (len(told.lived) - 2, 0)
-    assert [x.why for x in found.spans] == [x.why for x in told.spans]
-    assert (found.counts, found.refused) == (told.counts, told.refused)
-    assert found.answers.asked >= told.answers.asked - 1
-    assert (found.answers.late, found.answers.never) == (told.answers.late, told.answers.never)
-    # A closed log that lacks a tick is not whole, though all it has is.
-    whole = bytearray(log.read_bytes())
-    whole[flights.ends(log)[hits[0]]] = 0xF0
-    path.write_bytes(whole)
-    assert not flight.read(path).whole
-
-
 def test_bad_input_is_refused(tmp_path: Path, log: Path) -> None:
     (tmp_path / "a.html").write_text("mine")
     for args, why in (

@@ -173,7 +173,7 @@ def test_over_udp_it_speaks_to_who_spoke_last() -> None:
         ("go2:lo/home", "'home' is no domain of DDS"),
         ("go2:lo/233", "'233' is no domain of DDS"),
         ("go2+udp:lo", "'lo' is no address"),
-        ("go2+udp:127.0.0.1:9", "moves if it is told to: --keys, --command or --script"),
+        ("go2+udp:127.0.0.1:9", "moves if it is told to: --command, --script, --keys"),
         ("go3:lo", "'lo' is no address|'go3:lo' is no address"),
     ],
 )

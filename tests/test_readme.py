@@ -54,6 +54,9 @@ def test_a_command_is_one(command: str, monkeypatch: pytest.MonkeyPatch) -> None
         name += ".__main__" if (ROOT.joinpath(*name.split(".")) / "__main__.py").exists() else ""
         module = importlib.import_module(name)
         monkeypatch.setattr(sys, "argv", [command, *words])
+        if hasattr(module, "parser"):  # of argparse
+            assert module.parser().parse_args(words)
+            return
         if "--help" in words:
             words.remove("--help")
         # There is no such run here to go on with, or to start from.

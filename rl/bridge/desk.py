@@ -92,9 +92,8 @@ class Desk:
         self._put("operator", datagram, wire.OPERATOR, status.tick, 0.0, status.waits)
 
     def bye(self, lost: bool) -> None:
-        message = Message(wire.BYE, wire.LOST * lost, self.spec.hash, 0, 0.0, np.zeros(0, "<f4"))
         for link in (*self.links.values(), *self.watchers.values()):
-            link.send(message)
+            link.send(wire.goodbye(self.spec, wire.LOST * lost))
 
     def close(self) -> None:
         for link in (self.door, *self.links.values(), *self.watchers.values()):

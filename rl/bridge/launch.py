@@ -93,7 +93,8 @@ def run(args: Run, own: Source | None = None) -> int:
         with source as words:
             pilot.live(words)
         pilot.bye()
-        return bridge.wait(ENDS_S)
+        code = bridge.wait(ENDS_S)
+        return code if code >= 0 else 1  # it was killed
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except subprocess.TimeoutExpired:

@@ -98,8 +98,7 @@ class Pilot:
         self.link.send(messages.operator_message(self.spec, said, status.time))
 
     def bye(self) -> None:
-        nothing = np.zeros(0, "<f4")
-        self.link.send(wire.Message(wire.BYE, 0, self.spec.hash, 0, 0.0, nothing))
+        self.link.send(wire.goodbye(self.spec))
 
 
 class Script:

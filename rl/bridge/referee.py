@@ -191,13 +191,17 @@ def judge(lines: Iterable[str]) -> Verdict:
     return Verdict(len(log.time), len(log.time) - missing, damped, missing, counts, first, shares)
 
 
-def main() -> int:
-    """Judge the files of a command line: 0, 1 if a rule was broken, 2 if a file cannot be read."""
+def parser() -> argparse.ArgumentParser:
     told = "Judge what simulated robots wrote: a line of JSON of each; status 1 of a broken rule."
-    parser = argparse.ArgumentParser("python -m rl.bridge.referee", description=told)
-    parser.add_argument("file", nargs="+", help="of python -m rl.bridge sim --truth FILE")
+    made = argparse.ArgumentParser("python -m rl.bridge.referee", description=told)
+    made.add_argument("file", nargs="+", help="of python -m rl.bridge sim --truth FILE")
+    return made
+
+
+def main(paths: Iterable[str]) -> int:
+    """Judge files: 0, 1 if a rule was broken, 2 if one cannot be read."""
     status = 0
-    for path in parser.parse_args().file:
+    for path in paths:
         try:
             with open(path, errors="replace") as lines:
                 verdict = judge(lines)
@@ -211,4 +215,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(parser().parse_args().file))

@@ -69,6 +69,7 @@ class Simulator:
         self.got: list[bytes] = []  # and from it
         self.rate = ticks / robot.spec.control_dt
         self.ignored = 0  # datagrams of strangers
+        self.left = False  # its bridge said goodbye
         self.clock: Link | None = None  # of a bridge that is told when time passes: in lock step
         self.silence: float | None = DAMPING  # of SILENCE
         self.through(NETWORKS["none"], NETWORKS["none"], 0)
@@ -131,6 +132,8 @@ class Simulator:
             self.starved += self.silent > HOLD_S
             heard = heard if self.silent else self.starved
             self.log.add(**robot.facts(), episode=number, silent=self.silent)
+            if self.left and not self.episodes:
+                return "left"
             gone = self.realtime and self.silent > HOLD_S + DAMPED_S
             if gone or (self.absent and self.silent > HOLD_S):
                 self.starved = self.starved if self.episodes else heard  # it was left on purpose
@@ -207,8 +210,10 @@ class Simulator:
                 break
         else:
             self.absent = not self.realtime
-        self.got += [*heard, *self.link.drain()]
-        for datagram in self.got:
+        heard += self.link.drain()
+        self.got += (came := [x for x in heard if not wire.leaves(x)])
+        self.left |= len(came) < len(heard)
+        for datagram in came:
             self.back.send(now, datagram)
         return self._newest(self.back.arrived(now))
 
@@ -235,11 +240,8 @@ class Simulator:
         return wire.hello(self.robot.spec)._replace(flags=wire.REFUSED, text=why)
 
     def bye(self, lost: bool) -> None:
-        message = wire.Message(
-            wire.BYE, wire.LOST * lost, self.robot.spec.hash, self.seq, 0.0, NOTHING
-        )
         for link in filter(None, (self.link, self.clock)):
-            link.send(message)
+            link.send(wire.goodbye(self.robot.spec, wire.LOST * lost))
 
     def strangers(self) -> int:
         """Datagrams that others sent to it since it met its bridge; nobody heard them."""

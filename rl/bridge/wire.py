@@ -73,6 +73,16 @@ def decode(datagram: bytes) -> Message | None:
     return Message(kind, flags, spec, seq, time, np.frombuffer(content, "<f4")) if whole else None
 
 
+def goodbye(spec: Spec, flags: int = 0) -> Message:
+    return Message(BYE, flags, spec.hash, 0, 0.0, np.zeros(0, "<f4"))
+
+
+def leaves(datagram: bytes) -> bool:
+    """Whether it is a goodbye."""
+    message = decode(datagram)
+    return message is not None and message.kind == BYE
+
+
 class State(NamedTuple):
     """What the robot measured."""
 

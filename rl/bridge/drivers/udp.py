@@ -50,20 +50,25 @@ class Udp:
         at = self.link.peer and "{}:{}".format(*self.link.peer)
         raise ValueError(
             f"No robot answered at {at} within {PATIENCE:.0f} s: start it first, or say where it "
-            "is with --robot. One that follows another policy does not answer."
+            "is with --robot."
         )
 
     def receive(self) -> list[bytes]:
         """What it has said since the last call."""
-        found = self.link.drain()
-        for datagram in found:
+        found = []
+        for datagram in self.link.drain():
             message = wire.decode(datagram)
             if message and message.kind == wire.BYE:
                 self.gone = "given up" if message.flags & wire.LOST else "done"
+            else:
+                found.append(datagram)
         return found
 
     def send(self, datagram: bytes) -> None:
         self.link.send_raw(datagram)
 
     def close(self) -> None:
+        """Say goodbye to a robot that was met."""
+        if self.rate:
+            self.link.send(wire.goodbye(self.spec))
         self.link.close()
