@@ -25,7 +25,7 @@ from rl.bridge.limits import Limits
 from rl.bridge.lock import lock
 from rl.bridge.messages import Loop
 from rl.bridge.recorder import Feed
-from rl.bridge.refusals import ticks_of
+from rl.bridge.refusals import NOTHING, RISING, ticks_of
 from rl.bridge.robots import Driver
 from rl.bridge.tally import Tally, tell, verdict
 from rl.guard import guard
@@ -167,7 +167,7 @@ def main(args: Args) -> None:
     robotd.tally.missed = robotd.clock.missed
     robotd.tally.ignored = robotd.core.ears.counts + desk.turned_away()
     tell(robotd.tally, end, granted)
-    if robotd.core.refused and not robotd.tally.asked:
+    if robotd.core.refusal.why not in (NOTHING, RISING) and not robotd.tally.asked:
         print(f"unarmed  {robotd.core.refused}", flush=True)
     if args.log and whole:
         print(f"log      {args.log}", flush=True)
@@ -183,7 +183,11 @@ def begun(args: Args, found: Artefact, desk: Desk) -> Robotd:
     spec = found.spec
     driver = robots.driver(spec, args.robot, args.sensors)
     driver.meet()
-    ticks = ticks_of(spec, driver.rate)
+    try:
+        ticks = ticks_of(spec, driver.rate)
+    except ValueError:
+        driver.close()
+        raise
     setup = Setup(spec, args.limits, ticks, driver.episodes, found.digest)
     feed = Feed(args.log, About(setup, driver.codec.name, time.time())) if args.log else None
     real = Real(spec.control_dt / ticks)

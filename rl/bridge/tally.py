@@ -61,6 +61,8 @@ def tell(tally: Tally, end: str, granted: list[str]) -> None:
 
 def verdict(state: str, why: Reason, end: str) -> list[str]:
     """What went wrong, of a robot that was in a state, and why, when its run was over."""
+    if end == "left":
+        return ["The robot said goodbye."]
     if end == "lost":
         return ["The robot fell silent."]
     if end == "given up":

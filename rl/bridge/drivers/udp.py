@@ -59,7 +59,8 @@ class Udp:
         for datagram in self.link.drain():
             message = wire.decode(datagram)
             if message and message.kind == wire.BYE:
-                self.gone = "given up" if message.flags & wire.LOST else "done"
+                over = "done" if self.episodes else "left"
+                self.gone = "given up" if message.flags & wire.LOST else over
             else:
                 found.append(datagram)
         return found
