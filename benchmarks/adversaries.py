@@ -27,7 +27,7 @@ from rl.bridge.drivers.udp import Codec
 from rl.bridge.limits import Limits
 from rl.bridge.messages import Operator, Plan
 from rl.bridge.referee import Verdict, judge
-from rl.bridge.sim import header
+from rl.bridge.sim.sim import header
 from rl.bridge.states import ARM, CLEAR, FAULT, HOLD, PASSIVE, READY, STAND
 from rl.bridge.wire import State
 from rl.spec import Spec

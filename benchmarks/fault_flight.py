@@ -18,11 +18,12 @@ from benchmarks.fault_pilot import Pilots
 from benchmarks.fault_plan import ANY, DAMPED, GOES, PILOT, POLICY, ROBOT, Case
 from benchmarks.process import Failed
 from rl import artefact
-from rl.bridge import faults, wire
-from rl.bridge.faults import Fault
+from rl.bridge import wire
 from rl.bridge.referee import Verdict, judge
-from rl.bridge.sim import header
-from rl.bridge.simulator import Robot
+from rl.bridge.sim import faults
+from rl.bridge.sim.faults import Fault
+from rl.bridge.sim.sim import header
+from rl.bridge.sim.simulator import Robot
 from rl.spec import Spec
 
 ENDS_S = 60.0

@@ -13,9 +13,9 @@ from benchmarks.fault_plan import PILOT, PROCESS, Case
 from benchmarks.spoilt import Spoilt
 from rl.bridge import messages, states, wire
 from rl.bridge.desk import WATCHER
-from rl.bridge.faults import Fault
 from rl.bridge.messages import Operator, Status
 from rl.bridge.pilot import Pilot, Word
+from rl.bridge.sim.faults import Fault
 from rl.bridge.states import ARMED, INTERVENE, MOVING
 from rl.bridge.wire import Link
 from rl.spec import Spec

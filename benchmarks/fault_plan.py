@@ -22,7 +22,7 @@ LIMITS = Limits()
 
 class Case(NamedTuple):
     who: str
-    kind: str  # of rl/bridge/faults.py, or of what benchmarks/faults.py does itself
+    kind: str  # of rl/bridge/sim/faults.py, or of what benchmarks/faults.py does itself
     size: float
     lasts: float  # s
     ends: tuple[str, ...]

@@ -15,7 +15,7 @@ from rl import artefact
 from rl.artefact import Artefact
 from rl.bridge import wire
 from rl.bridge.pilot import Pilot
-from rl.bridge.simulator import Robot
+from rl.bridge.sim.simulator import Robot
 from rl.bridge.wire import Link
 
 ENDS_S = 60.0  # s for a process to come, or to end

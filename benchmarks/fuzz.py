@@ -23,10 +23,10 @@ from benchmarks.forgeries import DAMAGED, forged
 from benchmarks.process import ROOT, guard
 from experiments import cli
 from rl import artefact
-from rl.bridge import flight as log
 from rl.bridge import wire
 from rl.bridge.core import Core
 from rl.bridge.drivers.udp import Codec
+from rl.bridge.log import flight as log
 from rl.bridge.messages import Status
 from rl.bridge.pilot import Word
 

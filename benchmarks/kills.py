@@ -24,13 +24,13 @@ from benchmarks.pilots import Moment
 from benchmarks.process import ROOT, guard
 from experiments import cli
 from rl import artefact
-from rl.bridge import flight as log
 from rl.bridge import wire
 from rl.bridge.limits import Limits
+from rl.bridge.log import flight as log
 from rl.bridge.messages import Status
 from rl.bridge.pilot import Word
 from rl.bridge.referee import Verdict, judge
-from rl.bridge.sim import header
+from rl.bridge.sim.sim import header
 from rl.bridge.states import ARMED, HOLD, MOVING
 
 RATE = 500.0  # ticks of the wire a second

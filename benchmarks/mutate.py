@@ -24,8 +24,8 @@ import tyro
 from benchmarks.process import ROOT, guard
 
 CORE = (
-    "rl/*.py", "rl/bridge/*.py", "rl/data/*.py", "agents/*.py", "envs/*.py", "envs/physics/*.py",
-    "experiments/host.py", "experiments/off_policy.py", "experiments/ppo.py",
+    "rl/*.py", "rl/bridge/*.py", "rl/bridge/*/*.py", "rl/data/*.py", "agents/*.py", "envs/*.py",
+    "envs/physics/*.py", "experiments/host.py", "experiments/off_policy.py", "experiments/ppo.py",
 )  # fmt: skip
 SWAPS = {
     ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "/"), ast.Div: ("/", "*"),

@@ -22,9 +22,9 @@ from benchmarks import flights, rows
 from benchmarks.process import ROOT, guard
 from experiments import cli
 from rl import artefact
-from rl.bridge import flight as log
 from rl.bridge import paced, states, wire
 from rl.bridge.checks import said
+from rl.bridge.log import flight as log
 from rl.bridge.messages import Status
 from rl.bridge.pilot import Word
 from rl.bridge.states import ARMED
@@ -140,7 +140,7 @@ def busy_machine(walks: Walks) -> None:
 
 def disk_stalled(walks: Walks) -> None:
     bridge = psutil.Process(walks.flight.processes["robotd"].pid)
-    walks.stopped = [x for x in bridge.children() if "rl.bridge.recorder" in x.cmdline()]
+    walks.stopped = [x for x in bridge.children() if "rl.bridge.log.recorder" in x.cmdline()]
     for one in walks.stopped:
         one.suspend()
 

@@ -1,6 +1,7 @@
 """A policy, or a pilot, whose words are spoilt on their way: python -m benchmarks.spoilt ARTEFACT
 
-It is the policy of rl/bridge/policyd.py, with a plan of faults (rl/bridge/faults.py) to its link.
+It is the policy of rl/bridge/policyd.py, with a plan of faults (rl/bridge/sim/faults.py) to its
+link.
 """
 
 import signal
@@ -14,9 +15,10 @@ import tyro
 
 from benchmarks.process import guard
 from rl import artefact
-from rl.bridge import faults, wire
-from rl.bridge.faults import Fault, Spoiler
+from rl.bridge import wire
 from rl.bridge.policyd import Policyd
+from rl.bridge.sim import faults
+from rl.bridge.sim.faults import Fault, Spoiler
 from rl.bridge.wire import Link, Message
 
 

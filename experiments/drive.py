@@ -30,7 +30,7 @@ from experiments.deploy import artefact_of
 from rl import artefact, runs
 from rl.artefact import Artefact
 from rl.bridge import commands, wire
-from rl.bridge.simd import STARVED
+from rl.bridge.sim.simd import STARVED
 
 WAIT = 60.0  # s for a policy to be ready, on a machine that has much else to do
 LONGEST = 24 * 3600.0  # s, whose log fits in memory

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from rl.bridge import flight, states, wire
+from rl.bridge import states, wire
 from rl.bridge.core import Told
-from rl.bridge.flight import About, Heard, Log, Row
 from rl.bridge.limits import Limits
+from rl.bridge.log import flight
+from rl.bridge.log.flight import About, Heard, Log, Row
 from tests.rig import Rig, body, go2, of
 
 QUICK = Limits(stand_s=0.5, blend_s=0.1)

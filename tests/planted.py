@@ -18,13 +18,13 @@ from rl.artefact import Artefact
 from rl.bridge import messages, states, wire
 from rl.bridge.core import Core, Setup
 from rl.bridge.drivers.udp import Codec
-from rl.bridge.excite import Jogs
-from rl.bridge.flight import About, Flight, Heard, Row
+from rl.bridge.identify.excite import Jogs
+from rl.bridge.identify.tracks import Track, tracks
 from rl.bridge.limits import Limits
+from rl.bridge.log.flight import About, Flight, Heard, Row
 from rl.bridge.messages import Operator
 from rl.bridge.pilot import Word
-from rl.bridge.simulator import Robot
-from rl.bridge.tracks import Track, tracks
+from rl.bridge.sim.simulator import Robot
 from rl.bridge.wire import Command, State
 from rl.spec import Spec
 

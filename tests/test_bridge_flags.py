@@ -1,9 +1,11 @@
 """What a flight is begun with is checked before anything moves, and it tells how it ended."""
 
 import json
+import os
 import re
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
@@ -13,10 +15,12 @@ import psutil
 import pytest
 import tyro
 
-from rl.bridge import flight, wire
-from rl.bridge import sim as sim_
+from rl.bridge import wire
+from rl.bridge.clock import PRIORITY
 from rl.bridge.launch import Run, check_log
 from rl.bridge.limits import Limits
+from rl.bridge.log import flight
+from rl.bridge.sim import sim as sim_
 from rl.bridge.truth import log_of
 from tests.test_bridge import bridge, child, ended
 
@@ -71,7 +75,7 @@ def test_a_flight_whose_log_is_not_whole_says_so_at_its_end(tmp_path: Path) -> N
     run = bridge("run", PATH, "--robot", "sim", "--seconds", 1, "--runtime", "numpy",
                  "--command", 0, 0, 0, *patient, "--log", log)  # fmt: skip
     assert any("running" in line for line in iter(run.stdout.readline, ""))
-    child(child(run, "robotd"), "recorder").rlimit(psutil.RLIMIT_FSIZE, (100_000, 100_000))
+    child(child(run, "robotd"), "log.recorder").rlimit(psutil.RLIMIT_FSIZE, (100_000, 100_000))
     code, said = ended(run)
     assert (code, f"error: {log} is not whole: what could be written" in said) == (1, True), said
     assert flight.read(log).rows
@@ -111,13 +115,21 @@ def referee(truth: Path, status: int = 0) -> Any:
     return json.loads(done.stdout)
 
 
-def test_a_simulated_robot_ends_with_who_started_it() -> None:
+def test_who_is_urgent_and_that_a_simulated_robot_ends_with_who_started_it() -> None:
     run = bridge("run", PATH, "--robot", "sim", "--command", 0, 0, 0, "--runtime", "numpy")
     assert any("running" in line for line in iter(run.stdout.readline, ""))
     begun = psutil.Process(run.pid).children()
     robot = next(one for one in begun if "sim" in one.cmdline())
+    may = subprocess.run([sys.executable, "-c", "from rl.bridge.clock import urgent\n"
+                          "assert urgent('bridge')"], check=False).returncode == 0  # fmt: skip
+    wanted = [*PRIORITY.values()] if may else [0, 0, 0]
+    them, deadline = (child(run, "robotd"), child(run, "policyd"), robot), time.monotonic() + 10
+    while found := [os.sched_getparam(one.pid).sched_priority for one in them]:
+        if found == wanted or time.monotonic() > deadline:
+            break
     run.kill()
     try:
+        assert found == wanted
         assert psutil.wait_procs([robot], timeout=10)[0]
     finally:
         for process in begun:

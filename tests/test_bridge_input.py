@@ -9,10 +9,10 @@ import pytest
 
 from rl import artefact
 from rl.bridge import commands
-from rl.bridge import sim as bridge
 from rl.bridge.limits import Limits
 from rl.bridge.show import Show, show
-from rl.bridge.simulator import Robot
+from rl.bridge.sim import sim as bridge
+from rl.bridge.sim.simulator import Robot
 from tests.rig import Rig
 
 PATH = Path(__file__).parent.parent / "benchmarks" / "policies" / "go2-joystick-flat"

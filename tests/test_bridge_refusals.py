@@ -14,10 +14,11 @@ import pytest
 
 from benchmarks.process import ROOT
 from rl import artefact
-from rl.bridge import robotd, robots, simd, wire
+from rl.bridge import robotd, robots, wire
 from rl.bridge.clock import LockStep
 from rl.bridge.desk import WATCHER
 from rl.bridge.drivers.udp import Udp
+from rl.bridge.sim import simd
 from tests.test_bridge import bridge, ended
 from tests.test_lockstep import PATH
 
@@ -188,7 +189,8 @@ def test_a_policy_of_another_spec_is_refused(
 
 
 def test_a_robot_of_a_rate_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    fast, nobody = SimpleNamespace(meet=lambda: None, rate=510.0), cast(Any, None)
+    fast = SimpleNamespace(meet=lambda: None, close=lambda: None, rate=510.0)
+    nobody = cast(Any, None)
     monkeypatch.setattr(robots, "driver", lambda *_: fast)
     with pytest.raises(ValueError, match=r"speaks 510 times a second, and its .* asked 50 times"):
         robotd.begun(robotd.Args(PATH), artefact.read(PATH), nobody)

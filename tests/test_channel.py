@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rl.bridge.channel import NETWORKS, Channel, Network
+from rl.bridge.sim.channel import NETWORKS, Channel, Network
 
 DT, COUNT = 0.002, 20_000
 

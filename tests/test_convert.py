@@ -11,11 +11,12 @@ import pytest
 
 from agents.flow_bc import FlowBC
 from experiments import offline
-from rl.bridge import convert, flight, states, steps, wire
+from rl.bridge import states, wire
 from rl.bridge.checks import Reason
-from rl.bridge.convert import Convert
-from rl.bridge.flight import Row
 from rl.bridge.limits import Limits
+from rl.bridge.log import convert, flight, steps
+from rl.bridge.log.convert import Convert
+from rl.bridge.log.flight import Row
 from rl.chunks import Chunks
 from rl.data import npz, sampling
 from rl.data.dataset import Dataset

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from rl.bridge import convert
-from rl.bridge.convert import Convert
+from rl.bridge.log import convert
+from rl.bridge.log.convert import Convert
 from rl.data import formats, lerobot_out, npz
 from rl.data.dataset import Dataset
 from rl.data.lerobot_out import Feature

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from rl import artefact
-from rl.bridge import convert, flight, moments, rerun_out, robots, states, wire
-from rl.bridge.convert import Convert
-from rl.bridge.poses import Body
-from rl.bridge.simulator import Robot
+from rl.bridge import robots, states, wire
+from rl.bridge.identify.poses import Body
+from rl.bridge.log import convert, flight, moments, rerun_out
+from rl.bridge.log.convert import Convert
+from rl.bridge.sim.simulator import Robot
 from tests import flights
 from tests.flights import Flown, eventful
 from tests.rig import go2

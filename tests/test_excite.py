@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from rl.bridge import bench, messages, shoot, states, wire
-from rl.bridge.excite import Jogs
+from rl.bridge import messages, states, wire
+from rl.bridge.identify import bench, shoot
+from rl.bridge.identify.excite import Jogs
 from rl.bridge.pilot import Word
 from tests import planted
 from tests.planted import GO2, PANDA, drawn, jogged, policy, stretches

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rl.bridge import faults
-from rl.bridge.faults import Fault
+from rl.bridge.sim import faults
+from rl.bridge.sim.faults import Fault
 
 
 def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:

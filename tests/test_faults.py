@@ -12,11 +12,11 @@ from benchmarks.fault_plan import CASES, GOES, Case
 from benchmarks.process import ROOT
 from rl import artefact
 from rl.bridge import messages, wire
-from rl.bridge.body import KINDS, Hardware
-from rl.bridge.faults import BODY, FRAMES, LIES, Fault, Ills, Spoiler
 from rl.bridge.messages import Operator, Plan
-from rl.bridge.sim import Sim, sim
-from rl.bridge.simulator import Robot
+from rl.bridge.sim.body import KINDS, Hardware
+from rl.bridge.sim.faults import BODY, FRAMES, LIES, Fault, Ills, Spoiler
+from rl.bridge.sim.sim import Sim, sim
+from rl.bridge.sim.simulator import Robot
 from rl.bridge.wire import Command, State
 from tests.rig import body, go2, of
 

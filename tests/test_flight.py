@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl.bridge import flight, recorder, replay, states, wire
+from rl.bridge import states, wire
 from rl.bridge.core import Setup
 from rl.bridge.drivers.udp import Codec
-from rl.bridge.flight import SOURCES, About, Heard, Log, Row
 from rl.bridge.limits import Limits
+from rl.bridge.log import flight, recorder, replay
+from rl.bridge.log.flight import SOURCES, About, Heard, Log, Row
 from tests.flights import ends
 from tests.rig import Rig, body, go2, of
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from rl.bridge import flight, replay, review
 from rl.bridge.drivers.udp import Codec
-from rl.bridge.review import Told
+from rl.bridge.log import flight, replay, review
+from rl.bridge.log.review import Told
 from tests import flights
 from tests.flights import eventful
 from tests.rig import go2

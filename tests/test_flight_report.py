@@ -11,11 +11,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from rl.bridge import flight, report, report_page, review, states
+from rl.bridge import states
 from rl.bridge.checks import Reason
 from rl.bridge.limits import Limits
-from rl.bridge.report import Report
-from rl.bridge.review import Told
+from rl.bridge.log import flight, report, report_page, review
+from rl.bridge.log.report import Report
+from rl.bridge.log.review import Told
 from tests import flights
 from tests.flights import TICKS, Flown, eventful, wishes
 from tests.rig import body, go2, of

@@ -13,8 +13,9 @@ import pytest
 import envs
 from experiments import flown, offline
 from experiments.flown import Args
-from rl.bridge import convert, states
-from rl.bridge.convert import Convert
+from rl.bridge import states
+from rl.bridge.log import convert
+from rl.bridge.log.convert import Convert
 from rl.data import npz
 from rl.data.dataset import Dataset
 from tests import flights

@@ -18,9 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rl import artefact
-from rl.bridge import flight, replay, robots, states
+from rl.bridge import robots, states
 from rl.bridge.drivers import franka_codec
 from rl.bridge.drivers.franka_codec import Codec, Read
+from rl.bridge.log import flight, replay
 from rl.bridge.wire import Command
 from tests.rig import go2
 

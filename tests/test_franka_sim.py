@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 
 from rl import artefact
-from rl.bridge import flight, replay, states, wire
+from rl.bridge import states, wire
 from rl.bridge.checks import Reason
 from rl.bridge.drivers.franka_codec import Codec, tool, unpack_read, unpack_set
+from rl.bridge.log import flight, replay
 from rl.bridge.messages import Status
 from rl.bridge.pilot import AGAIN_S, Pilot, Word
 from rl.bridge.wire import Link

@@ -23,7 +23,7 @@ from rl.bridge.drivers.go2 import Codec
 from rl.bridge.drivers.go2_sim import Dog
 from rl.bridge.drivers.go2_wire import LOW_CMD, LOW_STATE, MOTORS
 from rl.bridge.limits import Limits
-from rl.bridge.simulator import Robot
+from rl.bridge.sim.simulator import Robot
 from rl.bridge.wire import Command
 from tests.rig import Rig, go2
 

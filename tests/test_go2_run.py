@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from rl import artefact
-from rl.bridge import flight, replay, robots, wire
+from rl.bridge import robots, wire
 from rl.bridge.drivers import go2
 from rl.bridge.drivers import go2_wire as layout
 from rl.bridge.drivers.go2_sim import Dog, UdpEnd
-from rl.bridge.simulator import Robot
+from rl.bridge.log import flight, replay
+from rl.bridge.sim.simulator import Robot
 from rl.bridge.wire import Command
 
 WALKER = Path(__file__).parent.parent / "benchmarks/policies/go2-joystick-flat/artefact-0.zip"

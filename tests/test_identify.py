@@ -12,11 +12,12 @@ import tyro
 from envs.locomotion.joystick import Joystick
 from envs.randomise import Ranges
 from rl.bridge import __main__ as bridge
-from rl.bridge import bench, flight, identify, shoot
-from rl.bridge.excite import Jogs
-from rl.bridge.fit import Fit, Fitted, Problem, Unknown, _fitted, fit, unknowns
-from rl.bridge.flight import Flight, Log
-from rl.bridge.tracks import Track
+from rl.bridge.identify import bench, identify, shoot
+from rl.bridge.identify.excite import Jogs
+from rl.bridge.identify.fit import Fit, Fitted, Problem, Unknown, _fitted, fit, unknowns
+from rl.bridge.identify.tracks import Track
+from rl.bridge.log import flight
+from rl.bridge.log.flight import Flight, Log
 from tests import planted
 from tests.planted import GO2, PANDA, RATES, Truth, drawn, jogged, policy, stretches
 
@@ -184,7 +185,7 @@ def test_a_log_that_was_cut_is_read_as_far_as_it_goes(
 ) -> None:
     whole = written(jogged(GO2, 0, 2.0), tmp_path / "whole.mcap").read_bytes()
     (tmp_path / "cut.mcap").write_bytes(whole[: int(0.9 * len(whole))])
-    monkeypatch.setattr("rl.bridge.fit.fit", lambda shots: Fit(FOUND, 0.01, 0.2, 1e-3))
+    monkeypatch.setattr("rl.bridge.identify.fit.fit", lambda shots: Fit(FOUND, 0.01, 0.2, 1e-3))
     words = "--artefact", artefact_of(GO2), "--out", tmp_path / "ranges.json"
     ran(monkeypatch, tmp_path / "cut.mcap", *words)
     assert "was cut short" in capsys.readouterr().out
@@ -199,6 +200,6 @@ def test_a_robot_that_touches_something_is_not_believed(
 ) -> None:
     log = written(jogged(GO2, 0, 2.0), tmp_path / "log.mcap")
     touches = Fit(FOUND, 0.4, 0.5, 0.05)
-    monkeypatch.setattr("rl.bridge.fit.fit", lambda shots: touches)
+    monkeypatch.setattr("rl.bridge.identify.fit.fit", lambda shots: touches)
     with pytest.raises(SystemExit, match=r"error: .*40% of their motion is unexplained"):
         ran(monkeypatch, log, "--artefact", artefact_of(GO2))

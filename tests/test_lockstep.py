@@ -8,11 +8,10 @@ import numpy as np
 import psutil
 
 from rl.bridge import wire
-from tests.test_bridge import bridge, child, ended
+from tests.test_bridge import NUMPY, bridge, child, ended
 
 POLICY = Path(__file__).parent.parent / "benchmarks" / "policies" / "go2-joystick-flat"
 PATH = POLICY / "artefact-0.zip"
-NUMPY = "--runtime", "numpy"  # which has nothing to compile
 
 
 def test_in_lock_step_a_pause_of_either_changes_nothing(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ import psutil
 import pytest
 
 from rl import artefact
-from rl.bridge import flight, states, wire
+from rl.bridge import states, wire
 from rl.bridge.drivers.udp import Udp
+from rl.bridge.log import flight
 from tests.test_bridge import bridge, child, ended
 
 OWN = Path(__file__).parent / "own_robot.py"
@@ -24,6 +25,7 @@ PATH = Path(__file__).parent.parent / "benchmarks" / "policies" / "panda-reach" 
 GOAL = "--command", 0.5, 0.2, 0.3
 WAY = states.PASSIVE, states.READY, states.ARMED
 PATIENT = "--runtime", "numpy", "--limits.plan-age", 9, "--limits.late", 9, "--limits.state-age", 9
+PATIENT += "--limits.stand-s", 1
 
 
 @contextmanager

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from rl import artefact
-from rl.bridge import board, states
-from rl.bridge.board import Board
+from rl.bridge import states
 from rl.bridge.checks import Reason
 from rl.bridge.messages import Loop, Status
-from rl.bridge.paged import Page
+from rl.bridge.page import board
+from rl.bridge.page.board import Board
+from rl.bridge.page.paged import Page
 from rl.bridge.tally import Tally
 from tests.rig import Rig, body, go2, of
 

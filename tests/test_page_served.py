@@ -17,11 +17,12 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from rl.bridge import board, states
-from rl.bridge.board import Board
+from rl.bridge import states
 from rl.bridge.desk import Desk
 from rl.bridge.messages import Status
-from rl.bridge.watcher import Watcher
+from rl.bridge.page import board
+from rl.bridge.page.board import Board
+from rl.bridge.page.watcher import Watcher
 from rl.bridge.wire import Link
 from tests.rig import Rig, go2
 from tests.test_bridge import ROOT, bridge, child, ended
@@ -37,7 +38,7 @@ class Served:
         self.desk = Desk(ARM, ("127.0.0.1", 0), (0.0, 0.0))
         words = [FIXTURE, f"--desk=127.0.0.1:{self.desk.door.port}", f"--port={port}"]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "rl.bridge.paged", *map(str, words)], cwd=ROOT, text=True,
+            [sys.executable, "-m", "rl.bridge.page.paged", *map(str, words)], cwd=ROOT, text=True,
             stdout=subprocess.PIPE, close_fds=False,
             env=os.environ | {"PYTHONPATH": str(ROOT), "MUJOCO_GL": "none"},
         )  # fmt: skip
@@ -116,7 +117,7 @@ def test_it_is_at_the_next_port_that_is_free_and_its_pictures_may_fail(served: S
     head, _, html = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK")
     assert b"default-src 'none'" in head
-    assert html == (ROOT / "rl/bridge/page.html").read_bytes()
+    assert html == (ROOT / "rl/bridge/page/page.html").read_bytes()
     assert len(html.splitlines()) <= 300
     with served.browser() as browser:
         told = until(served, browser, lambda x: "OSMesa" in x.get("note", ""), status())
@@ -197,7 +198,7 @@ def test_a_robot_goes_on_without_its_page() -> None:
                  "--command", 0.2, 0, 0.05, *patient, "--page")  # fmt: skip
     said = iter(run.stdout.readline, "")
     assert any("running" in line for line in said), run.stderr.read()
-    child(run, "paged").send_signal(signal.SIGKILL)
+    child(run, "page.paged").send_signal(signal.SIGKILL)
     code, said = ended(run)
     assert code == 0, said
     assert said.count("page     has ended; the robot goes on") == 1

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rl import artefact
-from rl.bridge.painter import Body
-from rl.bridge.simulator import Robot
+from rl.bridge.page.painter import Body
+from rl.bridge.sim.simulator import Robot
 
 POLICIES = Path(__file__).parent.parent / "benchmarks" / "policies"
 

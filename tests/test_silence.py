@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from rl import artefact
-from rl.bridge import sim as program
-from rl.bridge.simd import STARVED, Simulator
-from rl.bridge.simulator import Robot
+from rl.bridge.sim import sim as program
+from rl.bridge.sim.simd import STARVED, Simulator
+from rl.bridge.sim.simulator import Robot
 from rl.bridge.wire import Command
 
 FIXTURE = Path(__file__).parent / "fixtures" / f"artefact-{artefact.SCHEMA}.zip"

@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 
 from rl import artefact
-from rl.bridge import flight, launch, messages, states, wire
+from rl.bridge import launch, messages, states, wire
 from rl.bridge.desk import WATCHER
 from rl.bridge.limits import Limits
+from rl.bridge.log import flight
 from rl.bridge.messages import Status
 from rl.bridge.pilot import Pilot
 from rl.bridge.referee import judge
-from rl.bridge.sim import header
+from rl.bridge.sim.sim import header
 from rl.bridge.source import By
 from rl.bridge.states import ARMED, HOLD
 from rl.bridge.wire import Link

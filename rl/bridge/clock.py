@@ -14,6 +14,7 @@ from rl.bridge.wire import Link, Message
 from rl.spec import Spec
 
 SPIN_S = 250e-6  # before a tick, in which it does not sleep: a sleep may end that much late
+PRIORITY = {"bridge": 50, "policy": 40, "robot": 30}  # of 1 to 99; a robot that is simulated
 MCL_CURRENT, MCL_FUTURE = 1, 2
 
 
@@ -98,7 +99,12 @@ def steady() -> list[str]:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mlockall(MCL_CURRENT | MCL_FUTURE) == 0:
         granted.append("memory locked")
+    return granted + [f"SCHED_FIFO {PRIORITY['bridge']}"] * urgent("bridge")
+
+
+def urgent(who: str) -> bool:
+    """Have this thread run before all that is less so (PRIORITY); whether that was granted."""
     with contextlib.suppress(OSError, AttributeError):
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))
-        granted.append("SCHED_FIFO 50")
-    return granted
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY[who]))
+        return True
+    return False

@@ -19,8 +19,8 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 from rl import artefact
 from rl.bridge import robots, wire
-from rl.bridge.board import PORT
 from rl.bridge.limits import Limits
+from rl.bridge.page.board import PORT
 from rl.bridge.pilot import UNTOLD, Pilot, Source
 from rl.bridge.source import By
 from rl.bridge.wire import Link
@@ -88,13 +88,12 @@ def run(args: Run, own: Source | None = None) -> int:
         if source is None:
             at = args.desk.replace(ALL, platform.node())
             print(f"teleop   python -m rl.bridge teleop {at} {args.artefact}", flush=True)
-            return bridge.wait()
+            return _over(bridge, None)
         pilot.meet()
         with source as words:
-            pilot.live(words)
+            pilot.live(words, lambda: bridge.poll() is None)
         pilot.bye()
-        code = bridge.wait(ENDS_S)
-        return code if code >= 0 else 1  # it was killed
+        return _over(bridge, ENDS_S)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except subprocess.TimeoutExpired:
@@ -190,7 +189,7 @@ def _start(name: str, *words: object, stdout: int | None = None) -> subprocess.P
 
 def _page(path: Path, desk: str, port: int, bridge: subprocess.Popen[bytes]) -> Any:
     """The process of a page, without which a robot goes on."""
-    page = _start("paged", path, f"--desk={desk}", f"--port={port}")
+    page = _start("page.paged", path, f"--desk={desk}", f"--port={port}")
 
     def mind() -> None:
         if page.wait() and bridge.poll() is None:
@@ -200,9 +199,19 @@ def _page(path: Path, desk: str, port: int, bridge: subprocess.Popen[bytes]) -> 
     return page
 
 
+def _over(bridge: subprocess.Popen[bytes], patience: float | None) -> int:
+    """The status that it ends with; ValueError if somebody killed it."""
+    if (code := bridge.wait(patience)) < 0:
+        raise ValueError("The bridge was killed; its robot does what it does without one.")
+    return code
+
+
 def _end(pilot: Pilot, processes: list[subprocess.Popen[bytes]]) -> None:
     """Have them end in order, the robot damped; then at once."""
     pilot.bye()
+    if processes and (processes[0].poll() or 0) < 0:  # who was killed tells nobody
+        for process in processes[1:]:
+            process.terminate()
     until = time.monotonic() + ENDS_S
     for process in processes:
         try:

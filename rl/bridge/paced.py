@@ -1,6 +1,6 @@
 """A policy asked at its own rate, alone in a process as on a robot: how long each answer takes.
 
-As there, it rehearses before it is asked.
+As there, it is urgent, and rehearses before it is asked.
 
 python -m rl.bridge.paced ARTEFACT RUNTIME SECONDS says that it is warm, and then what came of it.
 """
@@ -16,7 +16,7 @@ import numpy as np
 
 from rl import artefact
 from rl.artefact import Deployed, Golden
-from rl.bridge.clock import Real
+from rl.bridge.clock import Real, urgent
 from rl.bridge.policyd import REHEARSED_S
 
 
@@ -54,6 +54,7 @@ def main(path: Path, runtime: str, seconds: float) -> None:
     found = artefact.read(path)
     policy = artefact.deploy(found, "jax" if runtime == "jax" else "numpy")
     warm = counter.count
+    urgent("policy")
     print(json.dumps({"warm": warm}), flush=True)
     took = steps(policy, found.golden, max(round(seconds / found.spec.control_dt), 1))
     p50, p99 = np.percentile(took, (50, 99))

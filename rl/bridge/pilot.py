@@ -66,11 +66,11 @@ class Pilot:
     def greet(self) -> None:
         self.link.send(wire.hello(self.spec)._replace(flags=PILOT))
 
-    def live(self, source: Source) -> str:
-        """Until the bridge or the source has nothing more to say; how it ended.  ValueError of a
-        source that could not go on."""
+    def live(self, source: Source, alive: Callable[[], bool] = lambda: True) -> str:
+        """Until the bridge or the source has nothing more to say, or it is not alive; how it ended.
+        ValueError of a source that could not go on."""
         heard = time.monotonic()
-        while True:
+        while alive():
             got = self.link.receive(0.05)
             now = time.monotonic()
             if got and got[0].kind == wire.BYE:
@@ -87,6 +87,7 @@ class Pilot:
                 raise ValueError(word.why)
             if word.leaves:
                 return "left"
+        return "lost"
 
     def say(self, word: Word, status: Status) -> None:
         self.seq = max(self.seq + 1, status.tick)

@@ -17,6 +17,7 @@ import tyro
 from rl import artefact
 from rl.artefact import Deployed, Golden
 from rl.bridge import messages, wire
+from rl.bridge.clock import urgent
 from rl.bridge.desk import POLICY
 from rl.bridge.greeting import check_hello
 from rl.bridge.messages import Ask, Plan
@@ -117,6 +118,7 @@ def main(args: Args) -> None:
     tag, step_s = wire.tag(found.digest), pace(policy, found.golden)
     gc.collect()
     gc.freeze()  # to look through all that JAX has made would hold it up for several periods
+    urgent("policy")  # this thread, after those that JAX has begun: a step is done in this one
     link = Link(("0.0.0.0", 0), wire.address(args.desk))
     running = f"running  {policy.spec.name} with {args.runtime}"
     greeted = lambda: print(running, flush=True)  # noqa: E731

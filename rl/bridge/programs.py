@@ -5,16 +5,16 @@ import sys
 
 import tyro
 
-from rl.bridge.convert import Convert, convert
 from rl.bridge.doctor import Doctor, doctor
-from rl.bridge.excite import Excite, excite
 from rl.bridge.export import Export, export
-from rl.bridge.identify import Identify, identify
+from rl.bridge.identify.excite import Excite, excite
+from rl.bridge.identify.identify import Identify, identify
 from rl.bridge.launch import Run, run
-from rl.bridge.replay import Replay, again
-from rl.bridge.report import Report, report
+from rl.bridge.log.convert import Convert, convert
+from rl.bridge.log.replay import Replay, again
+from rl.bridge.log.report import Report, report
 from rl.bridge.show import Show, show
-from rl.bridge.sim import Sim, sim
+from rl.bridge.sim.sim import Sim, sim
 from rl.bridge.teleop import Teleop, teleop
 
 Args = Run | Teleop | Sim | Show | Replay | Report | Convert | Export | Excite | Identify | Doctor

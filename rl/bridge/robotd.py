@@ -20,11 +20,11 @@ from rl.bridge.checks import Reason
 from rl.bridge.clock import Clock, LockStep, Real, steady
 from rl.bridge.core import Core, Setup
 from rl.bridge.desk import Desk
-from rl.bridge.flight import About, Row
 from rl.bridge.limits import Limits
 from rl.bridge.lock import lock
+from rl.bridge.log.flight import About, Row
+from rl.bridge.log.recorder import Feed
 from rl.bridge.messages import Loop
-from rl.bridge.recorder import Feed
 from rl.bridge.refusals import NOTHING, RISING, ticks_of
 from rl.bridge.robots import Driver
 from rl.bridge.tally import Tally, tell, verdict

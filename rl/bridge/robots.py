@@ -6,7 +6,7 @@ from typing import Protocol
 from rl.bridge import wire
 from rl.bridge.drivers import franka, franka_codec, go2, udp
 from rl.bridge.ears import Codec
-from rl.bridge.flight import About
+from rl.bridge.log.flight import About
 from rl.spec import Spec
 
 

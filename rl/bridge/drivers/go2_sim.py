@@ -19,7 +19,7 @@ from rl.bridge.drivers import go2
 from rl.bridge.drivers import go2_wire as layout
 from rl.bridge.drivers.go2 import Transport
 from rl.bridge.drivers.go2_wire import LEGS, LOW_CMD, LOW_STATE, MOTORS
-from rl.bridge.simulator import Log, Robot
+from rl.bridge.sim.simulator import Log, Robot
 from rl.bridge.wire import Command, Link
 from rl.guard import guard
 

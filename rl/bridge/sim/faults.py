@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rl.bridge import wire
-from rl.bridge.body import Body
-from rl.bridge.entries import entries
+from rl.bridge.sim.body import Body
+from rl.bridge.sim.entries import entries
 from rl.bridge.wire import State
 
 MOST = 1e6  # of a size, whatever it is of

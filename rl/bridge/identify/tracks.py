@@ -6,7 +6,7 @@ import numpy as np
 
 from rl.bridge.core import Core
 from rl.bridge.ears import Codec
-from rl.bridge.flight import Flight, Row
+from rl.bridge.log.flight import Flight, Row
 from rl.spec import Spec
 
 GAP_S = 0.1  # s without a state, after which nobody knows what was

@@ -5,10 +5,10 @@ import time
 import numpy as np
 
 from rl.bridge import messages, states, wire
-from rl.bridge.board import Board
 from rl.bridge.desk import WATCHER
 from rl.bridge.greeting import check_hello
 from rl.bridge.messages import Operator
+from rl.bridge.page.board import Board
 from rl.bridge.wire import Link
 
 GREET_S = 2.0  # s between greetings, without which a desk forgets who watches

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 
-from rl.bridge.bench import Bench, differing
-from rl.bridge.shoot import MOST_DELAY_S, Shots
+from rl.bridge.identify.bench import Bench, differing
+from rl.bridge.identify.shoot import MOST_DELAY_S, Shots
 
 STEP_S = 0.002  # s of physics at most, as a simulated robot's
 EPS = 1e-3  # spreads, of a derivative's difference

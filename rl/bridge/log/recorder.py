@@ -1,6 +1,6 @@
 """Writes a flight's log in a process of its own, so that no disk holds up a robot.
 
-python -m rl.bridge.recorder LOG, fed by a bridge through its standard input.
+python -m rl.bridge.log.recorder LOG, fed by a bridge through its standard input.
 """
 
 import os
@@ -14,7 +14,7 @@ from collections import deque
 from pathlib import Path
 from typing import BinaryIO
 
-from rl.bridge.flight import About, Heard, Log, Row, pack
+from rl.bridge.log.flight import About, Heard, Log, Row, pack
 
 SIZE = struct.Struct("<I")
 SYNC_S = 1.0  # s after which what was written is on the disk
@@ -28,7 +28,7 @@ class Feed:
     def __init__(self, path: Path, about: About) -> None:
         if path.exists():
             raise ValueError(f"--log {path} is there already: name another.")
-        words = [sys.executable, "-m", "rl.bridge.recorder", str(path)]
+        words = [sys.executable, "-m", "rl.bridge.log.recorder", str(path)]
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True)
         assert self.process.stdin
         self.pipe = self.process.stdin.fileno()

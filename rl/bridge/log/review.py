@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rl.bridge import robots, states, steps
+from rl.bridge import robots, states
 from rl.bridge.checks import Reason, said
-from rl.bridge.flight import Flight
 from rl.bridge.limiter import STAGES
-from rl.bridge.moments import Listener, Moment
-from rl.bridge.steps import Episode
+from rl.bridge.log import steps
+from rl.bridge.log.flight import Flight
+from rl.bridge.log.moments import Listener, Moment
+from rl.bridge.log.steps import Episode
 from rl.bridge.tally import CUT
 
 JOINTS = 3  # of those that a limit cut most

@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 
 from rl.artefact import Artefact
-from rl.bridge.body import Body, Hardware
+from rl.bridge.sim.body import Body, Hardware
 from rl.bridge.wire import Command
 from rl.spec import Spec
 

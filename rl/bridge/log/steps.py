@@ -4,10 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rl.bridge import moments, robots, states
+from rl.bridge import robots, states
 from rl.bridge.checks import Reason
-from rl.bridge.flight import Flight
-from rl.bridge.moments import Moment
+from rl.bridge.log import moments
+from rl.bridge.log.flight import Flight
+from rl.bridge.log.moments import Moment
 from rl.bridge.tally import CUT
 from rl.spec import Spec
 

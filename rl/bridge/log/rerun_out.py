@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rl.artefact import Artefact
-from rl.bridge import moments, robots, steps
+from rl.bridge import robots
 from rl.bridge.checks import said
-from rl.bridge.flight import Flight
 from rl.bridge.limiter import STAGES
-from rl.bridge.moments import Moment
+from rl.bridge.log import moments, steps
+from rl.bridge.log.flight import Flight
+from rl.bridge.log.moments import Moment
 from rl.bridge.tally import CUT
 from rl.spec import Spec
 
 if TYPE_CHECKING:
-    from rl.bridge.poses import Body
+    from rl.bridge.identify.poses import Body
 
 Series = tuple[np.ndarray, np.ndarray]  # ticks [n], of all that were lived, and numbers [n]
 KINDS = {2: "sphere", 3: "capsule", 4: "ellipsoid", 5: "cylinder", 6: "box"}  # of MuJoCo's geoms
@@ -49,7 +50,7 @@ def write(path: Path, found: Flight, body: Artefact | None) -> None:
             send(entity, ticks, rr.Scalars.columns(scalars=numbers))
         _tell_states(rr, recording, send, lived)
         if body:
-            from rl.bridge.poses import Body
+            from rl.bridge.identify.poses import Body
 
             _draw(rr, recording, send, Body(body), lived)
         recording.flush()

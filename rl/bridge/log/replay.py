@@ -10,10 +10,11 @@ import tyro
 
 from rl import artefact
 from rl.artefact import Deployed
-from rl.bridge import flight, launch, messages, robots, wire
+from rl.bridge import launch, messages, robots, wire
 from rl.bridge.core import Core, Told
 from rl.bridge.ears import Codec
-from rl.bridge.flight import Flight, Row
+from rl.bridge.log import flight
+from rl.bridge.log.flight import Flight, Row
 from rl.bridge.messages import Ask
 
 SAME = 1e-6  # of a policy's targets, in the units of the motors

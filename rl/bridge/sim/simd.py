@@ -12,11 +12,11 @@ from typing import TextIO
 import numpy as np
 
 from rl.bridge import wire
-from rl.bridge.channel import NETWORKS, Channel, Network
 from rl.bridge.desk import unheard
-from rl.bridge.faults import Fault, Ills, Spoiler
 from rl.bridge.greeting import check_hello
-from rl.bridge.simulator import DAMPING, Log, Robot
+from rl.bridge.sim.channel import NETWORKS, Channel, Network
+from rl.bridge.sim.faults import Fault, Ills, Spoiler
+from rl.bridge.sim.simulator import DAMPING, Log, Robot
 from rl.bridge.wire import Command, Link, State
 
 HOLD_S = 0.1  # s without a command that motors go on holding the last one

@@ -1,7 +1,7 @@
 """Draws a robot as it is measured, in a process of its own: OpenGL may be missing, or fall.
 
-python -m rl.bridge.painter ARTEFACT reads numbers of all sensors from its standard input, float32,
-and writes a JPEG for each, after its length.
+python -m rl.bridge.page.painter ARTEFACT reads numbers of all sensors from its standard input,
+float32, and writes a JPEG for each, after its length.
 """
 
 import io

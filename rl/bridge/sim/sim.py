@@ -16,6 +16,7 @@ import tyro
 
 from rl import artefact
 from rl.bridge import launch, wire
+from rl.bridge.clock import urgent
 from rl.bridge.limits import Limits
 from rl.bridge.wire import Link
 from rl.spec import Spec
@@ -43,7 +44,7 @@ class Sim:
     loss: float = 0.0  # share of states, and of commands, that never come besides that
     hardware: Literal["model", "new", "worn"] = "model"  # how far it is off its model
     silence: Literal["damped", "limp", "held"] = "damped"  # what its motors do without commands
-    faults: Path | None = None  # a plan of what befalls it (rl/bridge/faults.py)
+    faults: Path | None = None  # a plan of what befalls it (rl/bridge/sim/faults.py)
     seed: int = 0  # of what the network does, and of how it is off its model
     starts: Path | None = None  # an .npz of qpos [E, nq] and qvel [E, nv]: an episode from each
     log: Path | None = None  # an .npz of what happened, a row per control step
@@ -52,13 +53,15 @@ class Sim:
 
 
 def sim(args: Sim) -> None:
-    from rl.bridge.simd import STARVED
+    from rl.bridge.sim.simd import STARVED
 
     if args.tied:
         Thread(target=_mind, args=(args.tied,), daemon=True).start()
     simulator, starts = _made(args)
     print(f"waiting  {simulator.robot.spec.name} on {args.address}", flush=True)
     simulator.meet(args.wait)
+    if simulator.realtime:
+        urgent("robot")  # a robot's own time passes, whatever else this machine does
     ends = []
     try:
         for number, start in enumerate(starts):
@@ -90,11 +93,11 @@ def sim(args: Sim) -> None:
 
 def _made(args: Sim) -> Any:
     """The simulator, and a pose and speeds of each of its episodes; ValueError of bad flags."""
-    from rl.bridge import faults
-    from rl.bridge.body import KINDS
-    from rl.bridge.channel import NETWORKS
-    from rl.bridge.simd import SILENCE, Simulator, ticks_of
-    from rl.bridge.simulator import Robot
+    from rl.bridge.sim import faults
+    from rl.bridge.sim.body import KINDS
+    from rl.bridge.sim.channel import NETWORKS
+    from rl.bridge.sim.simd import SILENCE, Simulator, ticks_of
+    from rl.bridge.sim.simulator import Robot
 
     if args.seed < 0:
         raise ValueError(f"--seed is {args.seed}; it takes a number from 0 on.")

@@ -1,4 +1,4 @@
-"""A web page that shows a robot, and can stop it: python -m rl.bridge.paged ARTEFACT
+"""A web page that shows a robot, and can stop it: python -m rl.bridge.page.paged ARTEFACT
 
 It comes to a bridge's desk as a watcher, from a process of its own, so that no browser can hold up
 a robot.  It is for this machine alone, and all that a browser can say to it is "stop".
@@ -31,8 +31,8 @@ from websockets.typing import Origin
 
 from rl import artefact
 from rl.bridge import states, wire
-from rl.bridge.board import PORT, Board, facts
-from rl.bridge.watcher import Watcher
+from rl.bridge.page.board import PORT, Board, facts
+from rl.bridge.page.watcher import Watcher
 from rl.bridge.wire import Link
 from rl.guard import guard
 
@@ -56,7 +56,7 @@ class Page:
     def __init__(self, path: Path, board: Board, watcher: Watcher, port: int) -> None:
         self.path, self.board, self.watcher = path, board, watcher
         self.hosts = [f"{host}:{port}" for host in ("127.0.0.1", "localhost")]
-        self.html = resources.files("rl.bridge").joinpath("page.html").read_bytes()
+        self.html = resources.files("rl.bridge.page").joinpath("page.html").read_bytes()
         self.browsers: set[ServerConnection] = set()
         self.shown: dict[str, Any] = {}  # the newest look
         self.picture, self.note = b"", "Drawing..."
@@ -136,7 +136,7 @@ class Page:
         chosen = os.environ.get("MUJOCO_GL")
         for backend in [chosen] if chosen else ["egl", "osmesa"]:
             painter = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "rl.bridge.painter", str(self.path),
+                sys.executable, "-m", "rl.bridge.page.painter", str(self.path),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
                 env=os.environ | {"MUJOCO_GL": backend, "LP_NUM_THREADS": "1"},
@@ -225,4 +225,4 @@ def main(args: Args) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # its bridge says when it is over
-    guard(lambda: main(tyro.cli(Args, prog="python -m rl.bridge.paged")))
+    guard(lambda: main(tyro.cli(Args, prog="python -m rl.bridge.page.paged")))

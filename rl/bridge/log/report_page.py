@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from rl.bridge import report
-from rl.bridge.report import Told
-from rl.bridge.review import Span
+from rl.bridge.log import report
+from rl.bridge.log.report import Told
+from rl.bridge.log.review import Span
 from rl.spec import Spec
 
 COLOURS = {

@@ -11,7 +11,7 @@ import mujoco
 import numpy as np
 
 from rl.artefact import Artefact
-from rl.bridge.tracks import Track
+from rl.bridge.identify.tracks import Track
 from rl.spec import Spec
 
 HEAVY = 1e6  # kg, kg m^2 of what stands still

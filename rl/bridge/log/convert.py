@@ -9,10 +9,10 @@ import numpy as np
 import tyro
 
 from rl import artefact
-from rl.bridge import flight, steps
 from rl.bridge.checks import SAID
-from rl.bridge.flight import Flight
-from rl.bridge.steps import Episode
+from rl.bridge.log import flight, steps
+from rl.bridge.log.flight import Flight
+from rl.bridge.log.steps import Episode
 from rl.spec import Spec
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def convert(args: Convert) -> None:
 
 
 def _recording(args: Convert) -> None:
-    from rl.bridge import rerun_out
+    from rl.bridge.log import rerun_out
 
     if len(args.logs) != 1:
         raise ValueError(f"A recording is of one flight, and --out {args.out} would be of several.")

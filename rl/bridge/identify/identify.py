@@ -17,7 +17,7 @@ from rl import artefact
 from rl.spec import Spec
 
 if TYPE_CHECKING:
-    from rl.bridge.fit import Fit, Fitted
+    from rl.bridge.identify.fit import Fit, Fitted
 
 LEAST_FACTOR = 0.01  # of friction: training scales it, and cannot by 0
 TOUCHES = 0.25  # share of the motion that no robot of this kind would leave unexplained
@@ -35,7 +35,8 @@ class Identify:
 def identify(args: Identify) -> None:
     from mujoco import sysid
 
-    from rl.bridge import flight, launch, robots
+    from rl.bridge import launch, robots
+    from rl.bridge.log import flight
 
     if not hasattr(sysid, "optimize"):  # it says nothing of what it lacks
         raise ValueError("identify needs more of MuJoCo: pip install 'robotrl[sysid]'.")
@@ -59,7 +60,7 @@ def identify(args: Identify) -> None:
 
 def fitted(found: artefact.Artefact, log: Any, codec: Any) -> "Fit":
     """ValueError if the log does not tell, and why."""
-    from rl.bridge import bench, fit, shoot, tracks
+    from rl.bridge.identify import bench, fit, shoot, tracks
 
     setup = log.about.setup
     stretches = tracks.tracks(log, codec)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import tyro
 
-from rl.bridge import flight, review
 from rl.bridge.checks import SAID, Reason, said
-from rl.bridge.review import Lateness, Told
-from rl.bridge.steps import Episode
+from rl.bridge.log import flight, review
+from rl.bridge.log.review import Lateness, Told
+from rl.bridge.log.steps import Episode
 
 MOST = 40  # states, and episodes, that a terminal tells
 
@@ -34,7 +34,7 @@ def report(args: Report) -> None:
     for name, text in lines(told, args.log):
         print(f"{name:9}{text}")
     if args.out:
-        from rl.bridge import report_page
+        from rl.bridge.log import report_page
 
         report_page.write(args.out, told, args.log)
         print(f"out      {args.out}")

@@ -11,8 +11,8 @@ import mujoco
 import numpy as np
 from mujoco.rollout import Rollout
 
-from rl.bridge.bench import Bench, column
-from rl.bridge.tracks import Track
+from rl.bridge.identify.bench import Bench, column
+from rl.bridge.identify.tracks import Track
 
 SHOT_S, FORGETS_S = 1.0, 0.25  # s of a shot, and of that until its start is forgotten
 MOST_DELAY_S = 0.1  # s

@@ -15,7 +15,7 @@ from rl.bridge import states
 from rl.bridge.checks import Reason
 from rl.bridge.core import Setup
 from rl.bridge.ears import Codec, Ears
-from rl.bridge.flight import Row
+from rl.bridge.log.flight import Row
 from rl.bridge.messages import Operator, Plan
 from rl.bridge.tally import CUT
 from rl.bridge.wire import State
