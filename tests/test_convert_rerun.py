@@ -11,9 +11,9 @@ import pytest
 
 from rl import artefact
 from rl.bridge import robots, states, wire
-from rl.bridge.identify.poses import Body
 from rl.bridge.log import convert, flight, moments, rerun_out
 from rl.bridge.log.convert import Convert
+from rl.bridge.log.poses import Body
 from rl.bridge.sim.simulator import Robot
 from tests import flights
 from tests.flights import Flown, eventful

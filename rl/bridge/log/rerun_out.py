@@ -17,7 +17,7 @@ from rl.bridge.tally import CUT
 from rl.spec import Spec
 
 if TYPE_CHECKING:
-    from rl.bridge.identify.poses import Body
+    from rl.bridge.log.poses import Body
 
 Series = tuple[np.ndarray, np.ndarray]  # ticks [n], of all that were lived, and numbers [n]
 KINDS = {2: "sphere", 3: "capsule", 4: "ellipsoid", 5: "cylinder", 6: "box"}  # of MuJoCo's geoms
@@ -50,7 +50,7 @@ def write(path: Path, found: Flight, body: Artefact | None) -> None:
             send(entity, ticks, rr.Scalars.columns(scalars=numbers))
         _tell_states(rr, recording, send, lived)
         if body:
-            from rl.bridge.identify.poses import Body
+            from rl.bridge.log.poses import Body
 
             _draw(rr, recording, send, Body(body), lived)
         recording.flush()
