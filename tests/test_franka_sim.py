@@ -134,7 +134,7 @@ def test_it_stands_reaches_and_stops(lab: Lab) -> None:
 
 def test_it_is_held_when_its_policy_is_killed(lab: Lab) -> None:
     kill = lambda: lab.policy.kill()  # noqa: E731
-    assert lab.lives(Story((states.ARMED, 1.5, kill), (states.HOLD, 1.0, ""))) == 0
+    assert lab.lives(Story((states.ARMED, 1.5, kill), (states.HOLD, 1.0, ""))) == 1
     held = [(read, told) for state, read, told in rows(lab.flight()) if state == states.HOLD]
     assert np.abs(held[-1][0].dq).max() < 0.02
     assert np.abs(held[-1][0].q - held[-1][1].targets).max() < 0.02
