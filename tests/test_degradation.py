@@ -23,7 +23,7 @@ def test_curves_are_shares_of_a_good_wire() -> None:
 @pytest.mark.slow
 def test_an_arm_reaches_less_over_a_bad_wire(tmp_path: Path) -> None:
     results, picture = tmp_path / "a.jsonl", tmp_path / "a.png"
-    degradation.main(degradation.Args(("panda-reach",), 4, results=results, picture=picture))
+    degradation.main(degradation.Args(("panda-reach",), 12, results=results, picture=picture))
     row = json.loads(results.read_text())
     assert row["what"] == "bridge/degradation-panda-reach"
     assert [float(x) for x in row["delay_ms"]] == list(degradation.DELAYS)

@@ -34,6 +34,7 @@ POLICIES = Path(__file__).parents[1] / "benchmarks" / "policies"
 PATH = POLICIES / "panda-reach" / "artefact-0.zip"
 PUSH = POLICIES / "panda-push-t" / "artefact-0.zip"
 ADDRESS = "127.0.7.7"  # of this machine alone
+LASTS_S = 90.0  # whatever holds it up
 GOAL = 0.5, 0.2, 0.3
 LEADS = {states.PASSIVE: states.STAND, states.READY: states.ARM}
 
@@ -86,7 +87,7 @@ class Story:
     def word(self, status: Status) -> Word:
         if status.state != self.state:
             self.state, self.since = status.state, status.time
-        if not self.acts:
+        if not self.acts or status.time > LASTS_S:
             return Word(leaves=True)
         state, seconds, act = self.acts[0]
         if status.state == state and status.time - self.since >= seconds:
