@@ -180,4 +180,7 @@ def main(address: str, facts: str, rate: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if len(sys.argv) != 4:
+        sys.exit("python own_robot.py HOST:PORT FACTS.json RATE")
+    with contextlib.suppress(KeyboardInterrupt):
+        main(*sys.argv[1:])

@@ -55,6 +55,14 @@ def test_a_log_of_a_flight_that_cannot_be_is_refused(tmp_path: Path) -> None:
     assert not fine.exists()
 
 
+def test_a_command_is_of_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    of = lambda *words: tyro.cli(Run, args=[str(PATH), *words]).by.command  # noqa: E731
+    assert (of(), of("--command"), of("--command", "0.5", "-1", "0")) == (None, (), (0.5, -1, 0))
+    with pytest.raises(SystemExit):
+        of("--command", "x", "0")
+    assert "it takes numbers" in " ".join(capsys.readouterr().err.split())
+
+
 @pytest.mark.parametrize("port", ["abc", "0", "65536", "-1", "1.5", "²"])
 def test_a_port_that_is_none_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):

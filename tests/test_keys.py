@@ -88,6 +88,37 @@ def test_what_is_refused_is_told_by_what_is_pressed(
     )
 
 
+def test_of_what_is_pressed_in_a_bridges_silence_a_stop_alone_is_said_later(
+    keys: tuple[Keys, Press], capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, press = keys
+    press("gw ")
+    assert not made.silent(1.2)
+    assert "NO WORD of the bridge for 1 s: no stop reaches it" in capsys.readouterr().out
+    word = made.word(now(states.ARMED))
+    assert (word.event, word.command.tolist()) == (states.STOP, [0, 0, 0])
+    assert made.word(now(states.ARMED)).event == ""
+    press("z")
+    assert made.silent(3.0)
+
+
+def test_a_walker_is_asked_for_nothing_until_it_is_armed(keys: tuple[Keys, Press]) -> None:
+    made, press = keys
+    for state in (states.PASSIVE, states.READY, states.HOLD):
+        press("ww")
+        made.word(now(state))
+        np.testing.assert_array_equal(made.word(now(state)).command, 0)
+
+
+def test_who_is_to_go_from_a_fault_is_told_what_comes_first(
+    keys: tuple[Keys, Press], capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, press = keys
+    press("g")
+    assert made.word(now(states.FAULT)).event == ""
+    assert "g leads nowhere from fault; an operator may say c, SPACE." in capsys.readouterr().out
+
+
 def test_a_stop_is_heard_among_all_that_is_pressed(keys: tuple[Keys, Press]) -> None:
     made, press = keys
     press("gw hgw")

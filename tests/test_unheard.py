@@ -3,6 +3,7 @@
 import pytest
 
 from rl.bridge import states
+from rl.bridge.checks import Reason
 from rl.bridge.states import ARMED, FAULT, HOLD, PASSIVE
 from tests.rig import Rig, body
 from tests.test_core_faults import FAST, REST, SIT
@@ -33,3 +34,12 @@ def test_a_robot_that_is_not_heard_does_not_stand_up() -> None:
     assert "no state for too long" in rig.core.refused
     rig.tick(body())
     assert rig.tick(body(), event=states.STAND).state == states.READY
+
+
+def test_a_robot_that_falls_silent_is_held_for_that_and_not_for_a_policy_that_is_not_asked() -> (
+    None
+):
+    rig = Rig(ticks=FAST).armed()
+    while rig.core.state == ARMED:
+        rig.tick()
+    assert (rig.core.state, rig.core.why) == (HOLD, Reason.STATE)

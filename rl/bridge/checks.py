@@ -119,6 +119,8 @@ class Checks:
         mask = Reason(0)
         for check in found:
             mask |= CHECKS[check]
+        if Reason.PLAN in mask and seen.state_age > self.spec.control_dt:
+            mask = mask & ~Reason.PLAN | Reason.STATE  # of what nothing is known no policy is asked
         return mask, FAIL if FAIL in found.values() else PAUSE if found else ""
 
 

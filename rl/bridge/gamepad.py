@@ -84,6 +84,10 @@ class Gamepad:
         hand.show(status, self.command, "" if self.there else "   NO GAMEPAD")
         return Word(event, self.command, hand.jog(-_pushed(at)), held)
 
+    def silent(self, seconds: float) -> bool:
+        self.hand.silent(seconds)
+        return False
+
     def _event(self, pressed: list[tuple[int, int, int]], status: Status) -> str:
         """What is asked for by buttons, and the cross, that were pressed since the last look."""
         hand, event = self.hand, ""

@@ -25,7 +25,9 @@ class Hand:
         self.spec, self.names = spec, names
         self.low, self.high = (np.array([getattr(c, k) for c in spec.command])
                                for k in ("low", "high"))  # fmt: skip
-        self.none = np.clip(np.zeros(len(spec.command)), self.low, self.high)
+        # A place to be at has no zero: the middle of where it may be.
+        zero = (self.low <= 0) & (self.high >= 0)
+        self.none = np.where(zero, 0.0, (self.low + self.high) / 2)
         self.goes, self.tried = False, -np.inf
         self.joint = 0  # that is jogged
         self.shown, self.refused = "", Refused()
@@ -63,6 +65,12 @@ class Hand:
         if line != self.shown:
             print(f"\r\x1b[K{line}", end="", flush=True)
             self.shown = line
+
+    def silent(self, seconds: float) -> None:
+        """Show that what is pressed reaches nobody."""
+        print(f"\r\x1b[KNO WORD of the bridge for {seconds:.0f} s: no stop reaches it", end="",
+              flush=True)  # fmt: skip
+        self.shown = ""
 
     def note(self, text: str) -> None:
         """Say something in a line of its own."""

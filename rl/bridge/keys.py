@@ -27,7 +27,8 @@ NAMES = {event: key for key, event in EVENTS.items()} | {
 MORE, LESS = "wqa", "sed"  # of the first three numbers of a command: forward, left, turn left
 NEXT, JOGS = {"n": 1, "b": -1}, {"+": 1, "=": 1, "-": -1}  # =: a plus without the shift
 PRESSED_S = 0.15  # s that a key which jogs counts as held: a terminal does not tell its release
-HELP = """keys     g: stand up and go  h: hold{}  r: relax  SPACE: STOP  c: clear a stop  z: leave
+HELP = """keys     SPACE: STOP  g: stand up and go  u: stand up  h: hold{}  r: relax
+         c: clear a stop  z: leave
          w s  q e  a d: more and less of {}   x: none
          t: take joints in hand, or give them back  n b: the next, the one before  + -: move it"""
 
@@ -37,7 +38,8 @@ class Keys:
 
     def __init__(self, spec: Spec, stream: Any = None) -> None:
         self.spec, self.stream, self.hand = spec, stream or sys.stdin, Hand(spec, NAMES)
-        self.command = self.hand.none
+        self.command, self.stops = self.hand.none, False
+        self.fast = np.array([c.unit.endswith("/s") for c in spec.command], bool)
         self.jogs, self.pressed_at = 0, -np.inf  # which way, and when it was said last
 
     def __enter__(self) -> "Keys":
@@ -58,8 +60,13 @@ class Keys:
         print()
 
     def word(self, status: Status) -> Word:
-        event, leaves, hand = "", False, self.hand
+        event, leaves, hand = states.STOP * self.stops, False, self.hand
+        self.stops = False
+        if self.fast.any() and status.state not in states.MOVING:
+            self.command = hand.none  # nobody is to run off as soon as it is armed
         for key in self.pressed():
+            if key == "g" and status.state == states.FAULT:
+                hand.note(states.nowhere(status.state, states.ARM, NAMES))
             leaves |= key == "z"
             hand.goes = key == "g" or (hand.goes and key not in EVENTS)
             said = turned(status) if key == "t" else EVENTS.get(key, event)
@@ -71,6 +78,12 @@ class Keys:
             event or hand.going(status), self.command.copy(), hand.jog(self.jogs * held), held,
             leaves,
         )  # fmt: skip
+
+    def silent(self, seconds: float) -> bool:
+        self.hand.silent(seconds)
+        keys = self.pressed()
+        self.stops |= " " in keys  # said as soon as it is heard again; nothing else is
+        return "z" in keys
 
     def pressed(self) -> str:
         """Keys since the last look."""

@@ -21,8 +21,8 @@ from rl import artefact
 from rl.bridge import robots, wire
 from rl.bridge.limits import Limits
 from rl.bridge.page.board import PORT
-from rl.bridge.pilot import UNTOLD, Pilot, Source
-from rl.bridge.source import By
+from rl.bridge.pilot import UNTOLD, Pilot
+from rl.bridge.source import By, Driver
 from rl.bridge.wire import Link
 from rl.spec import Spec
 
@@ -59,7 +59,7 @@ class Run:
     page: Port = 0  # of a web page on this machine that shows it, and can stop it: 9880 or another
 
 
-def run(args: Run, own: Source | None = None) -> int:
+def run(args: Run, own: Driver | None = None) -> int:
     """Drive a robot until somebody has had enough: the status to exit with.
 
     With a source of its `own` it is as that says, and a simulated robot is held up.
@@ -91,7 +91,7 @@ def run(args: Run, own: Source | None = None) -> int:
             return _over(bridge, None)
         pilot.meet()
         with source as words:
-            pilot.live(words, lambda: bridge.poll() is None)
+            pilot.live(words, lambda: bridge.poll() is None, words.silent)
         pilot.bye()
         return _over(bridge, ENDS_S)
     except KeyboardInterrupt:
@@ -209,9 +209,6 @@ def _over(bridge: subprocess.Popen[bytes], patience: float | None) -> int:
 def _end(pilot: Pilot, processes: list[subprocess.Popen[bytes]]) -> None:
     """Have them end in order, the robot damped; then at once."""
     pilot.bye()
-    if processes and (processes[0].poll() or 0) < 0:  # who was killed tells nobody
-        for process in processes[1:]:
-            process.terminate()
     until = time.monotonic() + ENDS_S
     for process in processes:
         try:
@@ -219,3 +216,6 @@ def _end(pilot: Pilot, processes: list[subprocess.Popen[bytes]]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        if process is processes[0] and process.returncode < 0:  # who was killed tells nobody
+            for other in processes[1:]:
+                other.terminate()

@@ -20,6 +20,7 @@ from rl.spec import Spec
 
 PATIENCE = 20.0  # s for a bridge to answer
 GONE_S = 10.0  # s of its silence, in which a simulated robot may stand still
+SILENT_S = 0.5  # s of it after which who drives is told
 AGAIN_S = 0.2  # s between two tries to be armed
 TRIES = 25  # that a script has, but for those on the way to its rest
 UNTOLD = "moves if it is told to: --command, --script, --keys or --gamepad."
@@ -66,9 +67,13 @@ class Pilot:
     def greet(self) -> None:
         self.link.send(wire.hello(self.spec)._replace(flags=PILOT))
 
-    def live(self, source: Source, alive: Callable[[], bool] = lambda: True) -> str:
+    def live(
+        self, source: Source, alive: Callable[[], bool] = lambda: True,
+        silent: Callable[[float], bool] = lambda seconds: False,
+    ) -> str:  # fmt: skip
         """Until the bridge or the source has nothing more to say, or it is not alive; how it ended.
-        ValueError of a source that could not go on."""
+        ValueError of a source that could not go on.  Who is to be told of a bridge's silence, for
+        how long it has been, says whether to leave."""
         heard = time.monotonic()
         while alive():
             got = self.link.receive(0.05)
@@ -79,6 +84,8 @@ class Pilot:
             if status is None:
                 if now - heard > GONE_S:
                     return "lost"
+                if now - heard > SILENT_S and silent(now - heard):
+                    return "left"
                 continue
             heard = now
             word = source.word(status)
@@ -113,6 +120,9 @@ class Script:
         self.asked, self.seconds, self.said = asked, seconds, said
         self.since: float | None = None  # when it was armed
         self.tried, self.failed = -np.inf, 0
+
+    def silent(self, seconds: float) -> bool:
+        return False
 
     def word(self, status: Status) -> Word:
         t = status.time

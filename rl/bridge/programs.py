@@ -22,7 +22,9 @@ Args = Run | Teleop | Sim | Show | Replay | Report | Convert | Export | Excite |
 
 def main() -> None:
     args = tyro.cli(Args, prog="python -m rl.bridge")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    for sent in (signal.SIGTERM, signal.SIGHUP):  # the latter of a terminal that was closed
+        if signal.getsignal(sent) != signal.SIG_IGN:  # as under nohup
+            signal.signal(sent, lambda number, _: sys.exit(128 + number))
     match args:
         case Run():
             sys.exit(run(args))

@@ -177,7 +177,8 @@ def judge(lines: Iterable[str]) -> Verdict:
         rules, shares = _motor_rules(header, log)
         rules |= _robot_rules(header, log)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise ValueError(f"it is no truth file: {type(error).__name__} {error}") from error
+        why = "its first line is no JSON" if isinstance(error, json.JSONDecodeError) else error
+        raise ValueError(f"it is no truth file: {why}") from error
     counts, first = {}, {}
     for rule, (words, excess) in rules.items():
         table = np.nan_to_num(excess.reshape(len(log.time), -1) * 1.0, nan=-1, posinf=np.inf)

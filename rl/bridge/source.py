@@ -4,17 +4,41 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Protocol
+
+from tyro.constructors import PrimitiveConstructorSpec
 
 from rl.bridge import commands
 from rl.bridge.pilot import Script, Source
 from rl.spec import Spec
 
 
+def _numbers(words: list[str]) -> tuple[float, ...]:
+    try:
+        return tuple(map(float, words))
+    except ValueError:
+        raise ValueError("it takes numbers") from None
+
+
+Numbers = Annotated[tuple[float, ...] | None, PrimitiveConstructorSpec(
+    "*", "[FLOAT [FLOAT ...]]", _numbers, lambda x: x is None or isinstance(x, tuple),
+    lambda x: ["none"] if x is None else [str(number) for number in x],
+)]  # fmt: skip
+
+
+class Driver(Source, Protocol):
+    """Who is shown how it is."""
+
+    def silent(self, seconds: float) -> bool:
+        """Say that nothing is heard of the bridge; whether to leave."""
+        ...
+
+
 @dataclass(frozen=True)
 class By:
     """Who drives it: one of these."""
 
-    command: tuple[float, ...] | None = None  # what is asked of it, all the time; may be nothing
+    command: Numbers = None  # what is asked of it, all the time; may be nothing
     script: Path | None = None  # or a CSV file of times, s, and commands
     keys: bool = False  # or a keyboard's, of this terminal
     gamepad: tuple[Path, ...] | None = None  # or a gamepad's, /dev/input/js0 if no other is named
@@ -24,7 +48,7 @@ class By:
     def said(self) -> bool:
         return bool(self.script or self.keys) or (self.command, self.gamepad) != (None, None)
 
-    def source(self, spec: Spec, terminal: bool) -> AbstractContextManager[Source]:
+    def source(self, spec: Spec, terminal: bool) -> AbstractContextManager[Driver]:
         """Its words; the keys' of a `terminal`, if nobody is named.  ValueError of what makes no
         sense."""
         named = bool(self.script), self.command is not None, self.keys, self.gamepad is not None

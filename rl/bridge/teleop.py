@@ -38,12 +38,15 @@ def teleop(args: Teleop) -> int:
     print(f"driving  {spec.name} at {args.desk}", flush=True)
     with source as words:
         try:
-            end = pilot.live(words)
+            end = pilot.live(words, silent=words.silent)
         except KeyboardInterrupt:
             return 128 + signal.SIGINT
         except ValueError:
             pilot.bye()
             raise
+    if end == "gone":
+        print(f"ended    the bridge at {args.desk} said goodbye")
+        return 1
     if end == "lost":
         raise ValueError(f"The bridge at {args.desk} fell silent, or another drives it now.")
     pilot.bye()

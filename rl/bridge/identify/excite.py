@@ -63,6 +63,9 @@ class Jogs:
         sharp = np.where(sharp > 0, FAST * sharp, np.inf) / (share * self.turns**2).sum(0)
         self.sizes = share * np.minimum(reach, np.minimum(pace, sharp))
 
+    def silent(self, seconds: float) -> bool:
+        return False
+
     def word(self, status: Status) -> Word:
         t = status.time
         if status.state == states.INTERVENE:

@@ -102,14 +102,17 @@ class About:
 
 
 def about(text: str) -> About:
-    facts = json.loads(text)
-    if facts["schema"] != SCHEMA:
-        raise ValueError("another version wrote it")
-    setup = Setup(
-        from_facts(facts["spec"]), Limits(**facts["limits"]), facts["ticks"], facts["episodes"],
-        facts["artefact"],
-    )  # fmt: skip
-    return About(setup, facts["codec"], facts["start"])
+    try:
+        facts = json.loads(text)
+        if facts["schema"] != SCHEMA:
+            raise ValueError("another version wrote it")
+        setup = Setup(
+            from_facts(facts["spec"]), Limits(**facts["limits"]), facts["ticks"],
+            facts["episodes"], facts["artefact"],
+        )  # fmt: skip
+        return About(setup, facts["codec"], facts["start"])
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise ValueError("what it says of itself is damaged") from error
 
 
 class Log:
@@ -162,7 +165,9 @@ def read(path: Path) -> Flight:
             return Flight(about(first.metadata["json"]), rows, whole)
     except FileNotFoundError:
         raise ValueError(f"There is no log {path}.") from None
-    except (McapError, OSError, ValueError, KeyError, TypeError) as error:
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}.") from error
+    except (McapError, ValueError) as error:
         raise ValueError(f"{path} is no log of a flight: {error}.") from error
 
 

@@ -107,11 +107,11 @@ def again(args: Replay) -> None:
     if not found.whole:
         print(f"note     {args.log} was cut short, or is damaged: what is whole of it was read")
     print(f"replayed {told.ticks} ticks, {told.different} of them not as they were")
-    if told.left:
-        print(f"left     {told.left} ticks after one that is damaged: what led to them is lost")
     if policy:
         print(f"policy   {told.asked} answers, {told.off:.2g} off what they were at most")
     if told.different:
         sys.exit(f"error: The first that differs is {told.first}.")
     if told.off > SAME:
-        sys.exit(f"error: The policy does not answer as it did, to {SAME:g}.")
+        sys.exit(f"error: With {runtime} the policy does not answer as it did, to {SAME:g}.")
+    if told.left:
+        sys.exit(f"error: {told.left} ticks come after a damaged one: what led to them is lost.")
