@@ -50,7 +50,8 @@ def test_it_rehearses_once_for_each_question_where_time_goes_on(waits: bool) -> 
         plans += got is not None
         until = time.monotonic() + spec.control_dt + REHEARSED_S
         while (left := until - time.monotonic()) > 0:  # nothing comes but greetings
-            assert (got := bridge.receive(left)) is None or got[0].kind == wire.HELLO
+            got = bridge.receive(left)
+            assert got is None or got[0].kind == wire.HELLO
     bridge.send(wire.Message(wire.BYE, 0, spec.hash, 0, 0.0, np.zeros(0, "<f4")))
     living.join(10)
     assert not living.is_alive()
