@@ -61,6 +61,18 @@ class Ears:
         """s since it said anything; infinite before."""
         return self.now - self.heard[source]
 
+    @property
+    def asked(self) -> np.ndarray:
+        """The operator's command [C], within its range."""
+        said = self.operator
+        return messages.within(self.spec.command, said.command if said else None)
+
+    @property
+    def action(self) -> np.ndarray:
+        """What a human does in the policy's place [D], likewise."""
+        said = self.operator
+        return messages.within(self.spec.action, said.action if said else None)
+
     def _robot(self, datagram: bytes) -> bool | None:
         state = self.codec.state(datagram)
         if state is None:
@@ -106,7 +118,7 @@ class Ears:
             return False
         if self.operator and word.seq <= self.operator.seq:
             return None
-        if not (np.isfinite(word.command).all() and np.isfinite(word.jog).all()):
+        if not np.isfinite(np.concatenate([word.command, word.jog, word.action])).all():
             self.bad["operator"] += 1
             return True
         if word.event >= 0 and (self.operator is None or word.number != self.operator.number):

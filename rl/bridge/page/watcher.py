@@ -64,7 +64,7 @@ class Watcher:
         self.greeted = now
 
     def _say(self, now: float) -> None:
-        counts = len(self.spec.command), len(self.spec.actuators)
-        word = Operator(0, STOP, 0, False, *map(np.zeros, counts))
+        parts = self.spec.command, self.spec.actuators, self.spec.action
+        word = Operator(0, STOP, 0, False, *(np.zeros(len(part)) for part in parts))
         self.link.send(messages.operator_message(self.spec, word, 0.0))
         self.said = now

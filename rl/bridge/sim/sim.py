@@ -96,8 +96,8 @@ def _made(args: Sim) -> Any:
     from rl.bridge.sim import faults
     from rl.bridge.sim.body import KINDS
     from rl.bridge.sim.channel import NETWORKS
-    from rl.bridge.sim.simd import SILENCE, Simulator, ticks_of
-    from rl.bridge.sim.simulator import Robot
+    from rl.bridge.sim.simd import SILENCE, Simulator
+    from rl.bridge.sim.simulator import Robot, ticks_of
 
     if args.seed < 0:
         raise ValueError(f"--seed is {args.seed}; it takes a number from 0 on.")
