@@ -68,6 +68,11 @@ class Spec:
         text = json.dumps(facts, sort_keys=True)
         return hashlib.sha256(text.encode()).digest()[:8]
 
+    @property
+    def asked(self) -> int:
+        """Numbers that a policy takes besides readings (rl/guided.py)."""
+        return len(self.command) + (len(self.action) + 3 if self.action else 0)
+
     def require(self, sensors: Sequence[str], actuators: Sequence[str], whose: str) -> None:
         """Raise unless these names are ours, in our order."""
         for what, ours, theirs in (

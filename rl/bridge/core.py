@@ -216,7 +216,7 @@ class Core:
             self.now, self.state, robot.readings if robot else {}, angles, speeds, wished,
             ears.age("robot"), self.wishes.age, ears.age("operator"), max(bad),
             ears.lost, ears.came, robot.heat if robot else 0.0, bool(robot and robot.failed),
-            self.late,
+            self.late, ears.kept,
         )  # fmt: skip
 
     def _joints(self) -> tuple[Any, Any]:

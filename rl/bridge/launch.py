@@ -57,12 +57,14 @@ class Run:
     limits: Limits = Limits()
     log: Path | None = None  # an .mcap file of all that is heard and told
     page: Port = 0  # of a web page on this machine that shows it, and can stop it: 9880 or another
+    steps: tyro.conf.Suppress[str] = ""  # of a policy that learns: who keeps its steps, and
+    weights: tyro.conf.Suppress[Path | None] = None  # where its newer weights come
 
 
-def run(args: Run, own: Driver | None = None) -> int:
+def run(args: Run, own: Driver | None = None, hung: bool = False) -> int:
     """Drive a robot until somebody has had enough: the status to exit with.
 
-    With a source of its `own` it is as that says, and a simulated robot is held up.
+    With a source of its `own` it is as that says; a simulated robot may be `hung`.
     """
     path = found(args.artefact)
     spec = artefact.read(path).spec
@@ -81,7 +83,7 @@ def run(args: Run, own: Driver | None = None) -> int:
     begun: list[subprocess.Popen[bytes]] = []
     page, met = None, False
     try:
-        _begin(args, path, robot, pilot, begun, ["--hung"] * bool(own))
+        _begin(args, path, robot, pilot, begun, ["--hung"] * hung)
         met = True
         bridge = begun[0]
         page = _page(path, desk, args.page, bridge) if args.page else None
@@ -120,9 +122,11 @@ def _begin(
     flags += [f"--log={args.log}"] if args.log else []
     flags += [f"--sensors={args.sensors}"] if args.sensors else []
     flags += ["--stays"] if args.desk else []
+    flags += [f"--steps={args.steps}"] if args.steps else []
     flags += [f"--robot={robot or args.robot}", f"--desk={args.desk or desk}"]
     begun.append(_start("robotd", path, *flags))
-    policy = _start("policyd", path, f"--desk={desk}", f"--runtime={args.runtime}",
+    newer = [f"--weights={args.weights}"] if args.weights else []
+    policy = _start("policyd", path, f"--desk={desk}", f"--runtime={args.runtime}", *newer,
                     stdout=subprocess.PIPE)  # fmt: skip
     begun.append(policy)
     if robot:
