@@ -128,14 +128,15 @@ class Intake:
 
     def _take(self, session: Session, actor: str, data: frames.Data) -> None:
         """Write what is new of it, if nothing is missing before."""
-        first = session.first.get(data.boot)
-        if first is None or data.first > (due := self._due(actor, data.boot, first)):
+        known, first = self.ledger.last(actor, data.boot) + 1, session.first.get(data.boot)
+        # What the actor has no longer was acknowledged to it, if not by a learner with this ledger.
+        due = known if first is None else max(known, first)
+        if first is None or data.first > due:
             self.counts["gaps"] += 1
             session.welcome |= not session.astray
             session.astray = True
             return
         new = data.records[due - data.first :]
-        self.counts["duplicates"] += len(data.records) - len(new)
         try:
             if new:
                 self.ledger.append(actor, data.boot, due, new)
@@ -143,14 +144,11 @@ class Intake:
             self._failed(error)
             return
         session.astray = False
+        self.counts["elsewhere"] += (due - known) * (known > 0 < len(new))
+        self.counts["duplicates"] += len(data.records) - len(new)
         self.counts["records"] += len(new)
         self.counts["bytes"] += sum(map(len, new))
         self._owed.setdefault((session.peer, actor), set()).add(data.boot)
-
-    def _due(self, actor: str, boot: bytes, first: int) -> int:
-        """The number of the next record of a boot, of which its actor still has those from `first`
-        on: what it has no longer was acknowledged to it, if not by this learner."""
-        return max(self.ledger.last(actor, boot) + 1, first)
 
     def _durable(self, actor: str, boot: bytes) -> int:
         return self.ledger.durable.get((actor, boot), -1)

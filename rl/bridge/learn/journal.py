@@ -6,8 +6,8 @@ before it was acknowledged, and none is written over: where there is no room, no
 
 import os
 import struct
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from rl.bridge import lock
 from rl.bridge.learn import segments
@@ -20,8 +20,7 @@ SEGMENT = 16 << 20  # bytes after which another file is begun
 SHARE = 8  # of the quota that a file may be, so that acknowledged ones make room
 
 
-@dataclass
-class Part:
+class Part(NamedTuple):
     """A file of records of one boot, from `first` up to before `end`."""
 
     path: Path
@@ -42,7 +41,8 @@ class Journal:
             )
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.actor, self.quota = folder, actor, quota
-        self.boot, self.next = os.urandom(BOOT), 0
+        self.boot = os.urandom(BOOT)
+        self._gone = 0  # the next record's number, where no part says it
         self._limit = min(SEGMENT, quota // SHARE)
         self._open: Segment | None = None  # of the last part
         self._acked: dict[bytes, int] = {}  # the last that is, by boot
@@ -67,7 +67,6 @@ class Journal:
                 raise
             self._clear()  # all is acknowledged, so that the file which is written to can go, too
             self._write(entry)
-        self.next += 1
         return self.next - 1
 
     def sync(self) -> None:
@@ -82,9 +81,7 @@ class Journal:
         # No further than what was appended: whoever says more would have later records removed.
         self._acked[boot] = max(min(seq, held.stop - 1), self._acked.get(boot, -1))
         written = self._open and self._open.path
-        for part in [x for x in self._parts if not self._unacked(x) and x.path != written]:
-            part.path.unlink()
-            self._parts.remove(part)
+        self._remove([x for x in self._parts if not self._unacked(x) and x.path != written])
 
     def held(self) -> dict[bytes, range]:
         """Sequence numbers of the records in the folder by boot, oldest first and ours last.
@@ -123,6 +120,12 @@ class Journal:
         return records
 
     @property
+    def next(self) -> int:
+        """The sequence number of the record that is appended next."""
+        ours = self._parts and self._parts[-1].boot == self.boot
+        return self._parts[-1].end if ours else self._gone
+
+    @property
     def pending(self) -> int:
         """Records that are not acknowledged."""
         return sum(map(self._unacked, self._parts))
@@ -147,23 +150,35 @@ class Journal:
                 f"{self.folder} holds {self.size} bytes that the learner has not acknowledged, "
                 f"and may hold {self.quota}: let the learner come, or give it more."
             )
-        if self._open is None or 0 < self._open.size > self._limit - len(entry):
-            self.sync()  # so that only the last file is ever torn
-            self._shut()
-            number = segments.number_of(self._parts[-1].path) + 1 if self._parts else 0
-            self._open = Segment(segments.named(self.folder, number), 0)
-            self._parts.append(Part(self._open.path, self.boot, self.next, self.next, 0))
-            segments.sync_folder(self.folder)
+        if self._open is None or 0 < self._parts[-1].size > self._limit - len(entry):
+            self._roll()
+        assert self._open
+        part = self._parts[-1]
+        self._open.size = part.size  # whatever interrupted the one before
         self._open.write(entry)
-        self._parts[-1].end += 1
-        self._parts[-1].size = self._open.size
+        self._parts[-1] = part._replace(end=part.end + 1, size=self._open.size)
+
+    def _roll(self) -> None:
+        """Begin another file."""
+        self.sync()  # so that only the last is ever torn
+        self._shut()
+        if not self._parts or self._parts[-1].size:  # else it was begun, and could not be opened
+            number = segments.number_of(self._parts[-1].path) + 1 if self._parts else 0
+            path = segments.named(self.folder, number)
+            self._parts.append(Part(path, self.boot, self.next, self.next, 0))
+        self._open = Segment(self._parts[-1].path, 0)
+        segments.sync_folder(self.folder)
 
     def _clear(self) -> None:
         """Remove all that is there, since it is acknowledged."""
         self._shut()
-        for part in self._parts:
-            part.path.unlink()
-        self._parts.clear()
+        self._remove(self._parts)
+
+    def _remove(self, parts: list[Part]) -> None:
+        self._gone = self.next
+        for part in parts:
+            part.path.unlink(missing_ok=True)
+        self._parts = [part for part in self._parts if part not in parts]
 
     def _shut(self) -> None:
         if self._open:
@@ -212,5 +227,5 @@ def _surveyed(path: Path) -> Part:
             part = Part(path, boot, seq, seq, 0)
         if (boot, seq) != (part.boot, part.end):
             break
-        part.end, part.size = seq + 1, end
+        part = part._replace(end=seq + 1, size=end)
     return part
