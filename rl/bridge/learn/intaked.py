@@ -6,6 +6,7 @@ learner reads the ledger as it grows (rl.bridge.learn.ledger.Tail), and publishe
 
 import contextlib
 import json
+import math
 import signal
 import sys
 import time
@@ -56,16 +57,21 @@ def main(args: Args) -> None:
 
 
 def serve(intake: Intake, gate: Gate, account: Path) -> None:
-    """For ever."""
-    told = -TOLD_S
+    """Take in for ever, and say now and then what was taken in."""
+    told = -math.inf
     while True:
-        for heard in gate.hear(GLANCE_S):
-            intake.hear(*heard)
-        intake.commit()
-        intake.look()
+        turn(intake, gate, GLANCE_S)
         if (now := time.monotonic()) - told >= TOLD_S:
             told = now
             _tell(account, intake.facts() | {"gate": gate.counts})
+
+
+def turn(intake: Intake, gate: Gate, timeout: float) -> None:
+    """Hear what comes within `timeout` s, and answer it."""
+    for heard in gate.hear(timeout):
+        intake.hear(*heard)
+    intake.commit()
+    intake.look()
 
 
 def _tell(account: Path, facts: dict[str, Any]) -> None:
