@@ -10,6 +10,7 @@ from rl.bridge.export import Export, export
 from rl.bridge.identify.excite import Excite, excite
 from rl.bridge.identify.identify import Identify, identify
 from rl.bridge.launch import Run, run
+from rl.bridge.learn.certs import Keys, keys
 from rl.bridge.log.convert import Convert, convert
 from rl.bridge.log.replay import Replay, again
 from rl.bridge.log.report import Report, report
@@ -17,7 +18,10 @@ from rl.bridge.show import Show, show
 from rl.bridge.sim.sim import Sim, sim
 from rl.bridge.teleop import Teleop, teleop
 
-Args = Run | Teleop | Sim | Show | Replay | Report | Convert | Export | Excite | Identify | Doctor
+Args = (
+    Run | Teleop | Sim | Show | Replay | Report | Convert | Export | Excite | Identify | Doctor
+    | Keys
+)  # fmt: skip
 
 
 def main() -> None:
@@ -48,3 +52,5 @@ def main() -> None:
             identify(args)
         case Doctor():
             sys.exit(doctor(args))
+        case Keys():
+            keys(args)
