@@ -184,11 +184,15 @@ def check_log(path: Path) -> None:
         raise ValueError(f"--log {path} cannot be written: {error.strerror}.") from error
 
 
-def _start(name: str, *words: object, stdout: int | None = None) -> subprocess.Popen[bytes]:
+def program(name: str, *words: object) -> list[str]:
+    """The command that starts one of the bridge's."""
     module = "rl.bridge" if name == "__main__" else f"rl.bridge.{name}"
+    return [sys.executable, "-m", module, *map(str, words)]
+
+
+def _start(name: str, *words: object, stdout: int | None = None) -> subprocess.Popen[bytes]:
     # Of a session of its own: Ctrl-C is for who started it, who ends it in order.
-    command = [sys.executable, "-m", module, *map(str, words)]
-    return subprocess.Popen(command, stdout=stdout, start_new_session=True)
+    return subprocess.Popen(program(name, *words), stdout=stdout, start_new_session=True)
 
 
 def _page(path: Path, desk: str, port: int, bridge: subprocess.Popen[bytes]) -> Any:

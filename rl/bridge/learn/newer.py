@@ -1,56 +1,53 @@
 """New weights for a policy that runs: looked at before it has them, and refused if they are bad."""
 
+import contextlib
 import json
 import time
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-from safetensors.numpy import load
+from safetensors.numpy import load, save
 
 from rl.artefact import Deployed
+from rl.bridge.learn import weights
 
 LOOKS_S = 0.1  # between two looks at the folder
 GROWN = 10.0  # times the largest number of a leaf that its next may be ...
 LEAST = 1.0  # ... or this
 MOVED = 1.0  # of actions, whose range is 2: the mean that what was just asked may be answered anew
 RECENT = 16  # steps that new weights are tried on
-SUFFIX = ".safetensors"
 REFUSED = "refused.jsonl"
 
 
 class Newer:
-    """Those of one policy; newer ones come as files VERSION.safetensors in a folder."""
+    """Those of one policy; newer ones come to a folder, of rl/bridge/learn/weights.py."""
 
     def __init__(self, folder: Path, policy: Deployed) -> None:
         self.folder, self.policy = folder, policy
         self.version, self.looked = 0, -np.inf  # 0: the artefact's own
         self.recent: deque[Any] = deque(maxlen=RECENT)  # what it was asked, carry and all
-        self.refused: set[int] = set()
+        self.refused = 0  # the newest that were
 
     def look(self) -> None:
         """Take the newest there are, if they are good; it is to be called between steps."""
         if (now := time.monotonic()) - self.looked < LOOKS_S:
             return
         self.looked = now
-        newest = max(versions(self.folder), default=0)
-        if newest <= self.version or newest in self.refused:
+        if (found := weights.newest(self.folder, max(self.version, self.refused))) is None:
             return
-        try:
-            content = (self.folder / f"{newest}{SUFFIX}").read_bytes()
-        except OSError:
-            return  # newer ones came meanwhile
-        leaves = unpack(content)
-        why = "it is no file of weights" if leaves is None else self.trouble(leaves)
+        leaves = unpack(found.blob)
+        why = "they are no weights" if leaves is None else self.trouble(leaves)
         if leaves is None or why:
-            self.refused.add(newest)
-            with (self.folder / REFUSED).open("a") as file:
-                file.write(json.dumps({"version": newest, "why": why}) + "\n")
-            print(f"refused  weights {newest}: {why}", flush=True)
+            self.refused = found.version
+            with contextlib.suppress(OSError), (self.folder / REFUSED).open("a") as file:
+                file.write(json.dumps({"version": found.version, "why": why}) + "\n")
+            print(f"refused  weights {found.version}: {why}", flush=True)
             return
-        self.policy.params, self.version = jax.device_put(leaves), newest
+        self.policy.params, self.version = jax.device_put(leaves), found.version
 
     def trouble(self, leaves: list[np.ndarray]) -> str:
         """Why weights are not to be had; "" of good ones."""
@@ -78,12 +75,6 @@ class Newer:
         return ""
 
 
-def versions(folder: Path) -> list[int]:
-    """Of all the files there."""
-    stems = [path.stem for path in folder.glob(f"*{SUFFIX}")]
-    return [int(stem) for stem in stems if stem.isdecimal()]
-
-
 def unpack(content: bytes) -> list[np.ndarray] | None:
     """The leaves in a file, in order; None of what is none."""
     try:
@@ -91,3 +82,8 @@ def unpack(content: bytes) -> list[np.ndarray] | None:
         return [found[str(i)] for i in range(len(found))]
     except Exception:  # whatever a damaged file makes of itself
         return None
+
+
+def pack(leaves: Sequence[np.ndarray]) -> bytes:
+    """What `unpack` makes these leaves of."""
+    return save({str(i): np.asarray(x, order="C") for i, x in enumerate(leaves)})

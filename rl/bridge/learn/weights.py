@@ -137,6 +137,17 @@ class Fetch:
             self._next = None
 
 
+def newest(folder: Path, above: int) -> Weights | None:
+    """The newest that are there, whole, if their version is above that one."""
+    if not (found := _listed(folder)) or _version(found[-1]) <= above:
+        return None
+    with contextlib.suppress(FileNotFoundError):  # even newer ones have just taken its place
+        blob = found[-1].read_bytes()
+        if hashlib.sha256(blob).hexdigest() == found[-1].stem.split("-")[1]:
+            return Weights(_version(found[-1]), blob)
+    return None
+
+
 def _listed(folder: Path) -> list[Path]:
     """Files of weights, oldest first."""
     return sorted(path for path in folder.glob("*.weights") if NAME.fullmatch(path.name))
