@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import tyro
 from rl import artefact
 from rl.bridge import launch, wire
 from rl.bridge.launch import Port, Run
+from rl.bridge.learn.actord import ACCOUNT
 from rl.bridge.learn.conductor import Conductor, Practice
 from rl.bridge.learn.journal import QUOTA
 from rl.bridge.limits import Limits
@@ -49,6 +51,7 @@ def learn(args: Learn, own: Driver | None = None) -> int:
         )
     folder = args.folder or Path("runs/robots") / args.name
     steps = wire.free_address()
+    (folder / ACCOUNT).unlink(missing_ok=True)  # of the last time
     human = args.by.source(spec, False) if args.by.said else nullcontext(own)
     actor = subprocess.Popen(
         launch.program(
@@ -59,6 +62,10 @@ def learn(args: Learn, own: Driver | None = None) -> int:
         ),
         start_new_session=True,
     )  # fmt: skip
+    while not (folder / ACCOUNT).exists():
+        if actor.poll() is not None:
+            raise SystemExit(actor.returncode)  # it has said why
+        time.sleep(0.05)
     with human as words:
         conductor = Conductor(spec, args.practice, folder, words)
         run = Run(

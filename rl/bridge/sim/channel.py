@@ -57,6 +57,11 @@ class Channel:
             self.ends = self.begins + rng.exponential(network.outage)
         return now >= self.begins
 
+    @property
+    def due(self) -> float:
+        """When something arrives next, s; infinite if nothing is under way."""
+        return self.under_way[0][0] if self.under_way else float("inf")
+
     def arrived(self, now: float) -> list[bytes]:
         """What has come by now, in the order in which it came."""
         found = []

@@ -152,9 +152,8 @@ class Simulator:
         spoken = wire.encode(wire.state_message(robot.spec, state))
         for datagram in self.spoiler.through(now, spoken):
             self.there.send(now, datagram)
-        self.sent, self.got = self.there.arrived(now), []
-        for datagram in self.sent:
-            self.link.send_raw(datagram)
+        self.sent, self.got = [], []
+        self._deliver(self.there.arrived(now))
         patient = time.monotonic() + (0.0 if self.absent else PATIENCE)
         command = self._answer(now, due if self.realtime else patient)
         if self.truth:
@@ -188,11 +187,15 @@ class Simulator:
         if self.clock:
             token = wire.Message(wire.TOKEN, 0, self.robot.spec.hash, self.seq, now, NOTHING)
             self.clock.send(token)
-        heard = []
+        heard, began = list[tuple[float, bytes]](), time.monotonic()
         while (left := until - time.monotonic()) > 0:
             if self.clock is None:
-                got = self.link.receive_raw(left)
-                heard += [got[0]] if got else []
+                at = now + time.monotonic() - began
+                self._deliver(self.there.arrived(at))
+                got = self.link.receive_raw(min(left, max(self.there.due - at, 0.0)))
+                # Where no network is between them, what comes in time is heeded at once.
+                at = now + time.monotonic() - began if self.there.network.delay else now
+                heard += [(at, got[0])] if got else []
             elif (said := self.clock.receive(min(left, GLANCE_S))) is None:
                 self._turn_away()
             elif said[0].kind == wire.BYE:
@@ -201,12 +204,19 @@ class Simulator:
                 break
         else:
             self.absent = not self.realtime
-        heard += self.link.drain()
-        self.got += (came := [x for x in heard if not wire.leaves(x)])
+        heard += [(now, datagram) for datagram in self.link.drain()]
+        came = [x for x in heard if not wire.leaves(x[1])]
         self.left |= len(came) < len(heard)
-        for datagram in came:
-            self.back.send(now, datagram)
+        self.got += [datagram for _, datagram in came]
+        for at, datagram in came:
+            self.back.send(at, datagram)
         return self._newest(self.back.arrived(now))
+
+    def _deliver(self, states: list[bytes]) -> None:
+        """To the bridge."""
+        self.sent += states
+        for datagram in states:
+            self.link.send_raw(datagram)
 
     def _newest(self, datagrams: list[bytes]) -> Command | None:
         newest = None

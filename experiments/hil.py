@@ -1,0 +1,220 @@
+"""Learning from what robots do, with a human at hand: the learner, beside any number of robots.
+
+python -m experiments.hil --env panda-peg-insertion
+python -m rl.bridge learn runs/hil/explorer.zip --secrets runs/hil/keys --robot ROBOT --keys
+
+The first says how robots come to it: the second, on each robot's machine.  RLPD (Ball et al. 2023,
+arXiv:2302.02948) learns of all that was done and, for half of each batch, of demonstrations and of
+what humans did (HIL-SERL: Luo et al. 2024, arXiv:2410.21845).  No step is lost that a robot has
+kept, whatever is killed; --resume goes on.
+"""
+
+import math
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import tyro
+
+import envs
+from agents.sac import SAC
+from envs.simulation import Simulation
+from experiments import cli, deploy, host, lived, offline, play
+from experiments.base import action, blank
+from experiments.explorer import Explorer, Nobody, leaves, scripted
+from experiments.lived import Told
+from experiments.taken import EXPLORER, Intake, Seen, Store, taken_in
+from rl import buffer, health
+from rl.bridge.learn import newer, weights
+from rl.record import Record
+from rl.saver import Saver, Stop
+from rl.types import Array, Key, Metrics, PyTree, Transition
+
+VIEWS = {"hil-serl": lived.hil_serl, "rlif": lived.rlif}
+IDLE_S = 0.02  # between two looks for what robots have done
+SAID_S = 10.0  # between two lines of the record
+
+
+@dataclass(frozen=True)
+class Args(host.Args):
+    env: Any = field(default_factory=lambda: envs.make_task("panda-peg-insertion"))  # --env NAME
+    env_name: tyro.conf.Suppress[str] = "panda-peg-insertion"
+    demos: Path | None = None  # a run of this, whose humans' steps are there from the beginning
+    steps: int = 24_000  # of robots, after which it is done
+    view: Literal["hil-serl", "rlif"] = "hil-serl"  # what of a human's acts is learned from
+    success: Literal["task", "none"] = "task"  # who says that it is done: a program of the task's
+    learning_starts: int = 200  # steps before that
+    most_updates: float = 4.0  # of the critics for each step, at most; fewer where time lacks
+    updates: int = 8  # of the actor in a row, between two looks
+    batch_size: int = 256
+    mix: float = 0.5  # share of each batch that humans have shown
+    n_step: int = 3  # rewards in a target
+    buffer_size: int = 200_000  # steps
+    publish_s: float = 1.0  # s between two versions of the weights
+    listen: str = "127.0.0.1:9890"  # host:port where robots come to
+    robots: tuple[str, ...] = ("robot",)  # names of those that may
+    secrets: Path | None = None  # a folder of keys (python -m rl.bridge keys); made in the run's
+    reward_scale: float = 10.0  # of rewards as they are learned from: 1 for what is done
+    reward_shift: float = 0.0  # added to them then
+    eval_episodes: int = 100
+    out: Path = Path("runs/hil")
+    agent: Any = SAC(
+        critics=4, subset=2, layer_norm=True, actor_q="mean", gamma=0.98, alpha=0.05,
+        target_entropy=-2.5, entropy_backup=False, normalise=True, delay=4, hidden=(128, 128),
+        critic_hidden=(128, 128),
+    )  # fmt: skip
+
+
+class Run(NamedTuple):
+    """All that learning carries besides what robots did, which the ledger has."""
+
+    learner: PyTree  # the agent's state
+    updates: Array  # [] int32, of the actor
+    key: Key
+
+
+def update(args: Args, run: Run, seen: Seen) -> tuple[Run, Metrics]:
+    """A few of the actor's, and as many of the critics' as it has for each."""
+    keys = jax.random.split(jax.random.fold_in(run.key, run.updates), 3)
+    shape = args.updates, args.agent.delay
+    shared = round(args.mix * args.batch_size)
+    count = math.prod(shape)
+    parts = [
+        buffer.sample(seen.all, keys[0], count * (args.batch_size - shared), args.n_step),
+        buffer.sample(seen.shown, keys[1], count * shared, args.n_step),
+    ]
+    split = [jax.tree.map(lambda x: x.reshape(*shape, -1, *x.shape[1:]), part) for part in parts]
+    batch = jax.tree.map(lambda *xs: jnp.concatenate(xs, 2), *split)
+
+    def one(learner: PyTree, now: tuple[Transition, Key]) -> tuple[PyTree, Metrics]:
+        return args.agent.update(learner, *now)
+
+    every = batch, jax.random.split(keys[2], args.updates)
+    learner, metrics = jax.lax.scan(one, run.learner, every)
+    run = run._replace(learner=learner, updates=run.updates + args.updates)
+    return run, jax.tree.map(jnp.mean, metrics)
+
+
+def main(args: Args) -> None:
+    env = host.simulated(args)
+    check(args)
+    with host.record_of(args, env) as log:
+        run = learn(args, env, log)
+        policy = args.agent.policy(explore=False, action_dim=env.action_dim)
+        params = args.agent.deploy(run.learner)
+        deploy.Deployer(env, policy, args.env_name).write(
+            log, together(params), together(deploy.acted(env, policy, params))
+        )
+        play.conclude(log, args.eval_episodes, args.video)
+
+
+def learn(args: Args, env: Simulation, log: Record) -> Run:
+    """Take in what robots do, learn of it, and give them what was learned."""
+    agent, key, view = args.agent, jax.random.key(args.seed), VIEWS[args.view]
+    fresh = Run(agent.init(key, blank(env), action(env)), jnp.int32(0), key)
+    run = jax.tree.map(jnp.copy, fresh)  # of which each leaf is given away
+    judge = scripted(env) if args.success == "task" else Nobody()
+    policy = agent.policy(explore=True, action_dim=env.action_dim)
+    explorer = Explorer(env, policy, judge, args.env_name, agent.deploy(run.learner))
+    saver, spec = Saver(log, args.save_s), explorer.exporter.spec
+    if args.resume and (found := saver.restore(jax.eval_shape(together, run))):
+        run = alone(found)
+    if not (log.out / EXPLORER).exists():
+        explorer.artefact(agent.deploy(run.learner)).write(log.out / EXPLORER)
+    intake = Intake(view, env, spec, log.out / "ledger")
+    store = Store(env, args.buffer_size, args.reward_scale, args.reward_shift)
+    come = taken_in(log.out, spec, args.listen, args.robots, args.secrets)
+    with Stop() as stop, come as process:
+        learning = jax.jit(partial(update, args), donate_argnums=0).lower(run, store.seen).compile()
+        log.spent("compile")
+        if args.demos:
+            run = added(agent, run, store, Intake(view, env, spec, args.demos / "ledger").read())
+        published = said = time.monotonic()
+        while intake.counts["steps"] < args.steps and not stop.asked:
+            run = added(agent, run, store, intake.read())
+            if process.poll() is not None:
+                raise ValueError("What takes in the robots' steps has ended, and has said why.")
+            step = intake.counts["steps"]
+            most = args.most_updates * step / agent.delay
+            if step < args.learning_starts or not store.shown or int(run.updates) >= most:
+                time.sleep(IDLE_S)
+                continue
+            run, metrics = learning(run, store.seen)
+            now = time.monotonic()
+            if now - published > args.publish_s:
+                publish(agent, run, log.out)
+                published = now
+            if now - said > SAID_S:
+                said, metrics = now, told_of(args, metrics, intake, store, run)
+                log.log(step, metrics)
+                if what := health.trouble(metrics, leaves(agent.deploy(run.learner))):
+                    stop.asked = f"failed: {what} by step {step:,}"
+            if saver.due:
+                keep(log, saver, agent, step, run)
+        keep(log, saver, agent, intake.counts["steps"], run)
+    log.update(status=stop.asked or "done", **intake.counts)
+    return run
+
+
+def added(agent: Any, run: Run, store: Store, every: list[Told]) -> Run:
+    """With new steps in the replays, and in the agent's statistics."""
+    for told in every:
+        store.add(told)
+        if len(told.all.reward):
+            rows = jax.tree.map(lambda x: jnp.asarray(x)[:, None], told.all)
+            run = run._replace(learner=agent.observe(run.learner, rows))
+    return run
+
+
+def told_of(
+    args: Args, metrics: Metrics, intake: Intake, store: Store, run: Run
+) -> dict[str, float]:
+    """A line of the record."""
+    told = {name: float(x) for name, x in metrics.items()}
+    told |= {"q_over_return": abs(told["q"]) / max(args.reward_scale, 1)} if "q" in told else {}
+    told |= {name: float(x) for name, x in intake.counts.items() if name != "steps"}
+    return told | {"shown": store.shown, "updates": int(run.updates) * args.agent.delay}
+
+
+def publish(agent: Any, run: Run, out: Path) -> None:
+    """Have robots act by what is learned so far."""
+    before = weights.newest(out / "weights", 0)
+    blob = newer.pack(leaves(agent.deploy(run.learner)))
+    weights.publish(out / "weights", 1 + (before.version if before else 0), blob)
+
+
+def keep(log: Record, saver: Saver, agent: Any, step: int, run: Run) -> None:
+    log.save(step, together(jax.device_get(agent.deploy(run.learner))))
+    saver.save(step, together(run))
+    log.spent("train")
+
+
+def together(tree: PyTree) -> PyTree:
+    """As of the one seed that there is."""
+    return jax.tree.map(lambda x: x[None], tree)
+
+
+def alone(tree: PyTree) -> PyTree:
+    return jax.tree.map(lambda x: x[0], tree)
+
+
+def check(args: Args) -> None:
+    """Refuse what makes no sense, before anything is made."""
+    cli.at_least(1, args, "steps", "updates", "batch_size", "n_step", "eval_episodes")
+    cli.at_least(args.n_step + getattr(args.agent, "ahead", 0), args, "learning_starts")
+    cli.at_least(args.learning_starts, args, "buffer_size")
+    offline.check_agent(args.agent)
+    if args.seeds != 1:
+        raise ValueError(f"--seeds is {args.seeds}: what robots do is learned from once.")
+    if not 0 < args.mix < 1:
+        raise ValueError(f"--mix is {args.mix}; it takes a share above 0 and below 1.")
+    if args.demos and not (args.demos / "ledger").is_dir():
+        raise ValueError(f"--demos {args.demos} is no run of experiments.hil: it has no ledger.")
+
+
+if __name__ == "__main__":
+    cli.run(main, Args)

@@ -1,0 +1,117 @@
+"""What robots did, as it comes to their learner: taken in, made transitions, put into replays."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from envs.simulation import Simulation
+from experiments.base import action, blank
+from experiments.lived import Pieces, Robot, Told, View
+from rl import buffer
+from rl.bridge.learn import certs
+from rl.bridge.learn.ledger import Tail
+from rl.buffer import Buffer
+from rl.spec import Spec
+from rl.types import Transition
+
+BLOCKS = 128, 32, 8, 1  # rows that are put into a replay at once
+EXPLORER = "explorer.zip"
+
+
+class Seen(NamedTuple):
+    """What is learned from."""
+
+    all: Buffer
+    shown: Buffer  # by humans
+
+
+class Intake:
+    """What robots have done, as it comes to a ledger."""
+
+    def __init__(self, view: View, env: Simulation, spec: Spec, folder: Path) -> None:
+        self.view, self.env, self.spec, self.tail = view, env, spec, Tail(folder)
+        self.pieces: dict[str, Pieces] = {}  # by robot
+        self.robots: dict[str, Robot] = {}
+        self.counts: Counter[str] = Counter()
+
+    def read(self) -> list[Told]:
+        """What has come since."""
+        told = []
+        for row in self.tail.read():
+            pieces = self.pieces.setdefault(row.actor, Pieces(self.spec))
+            robot = self.robots.setdefault(row.actor, Robot(self.env, self.spec))
+            for piece in pieces.take(row.record):
+                found = robot.lived(piece)
+                told.append(self.view(found))
+                self.counts["steps"] += len(found.human)
+                self.counts["by_human"] += int(found.human.sum())
+                self.counts["interventions"] += int(found.starts.sum())
+                self.counts["done"] += piece.done
+                self.counts["episodes"] += piece.done or piece.fell or piece.over
+        return told
+
+
+class Store:
+    """The replays, and how they are added to."""
+
+    def __init__(self, env: Simulation, size: int, scale: float, shift: float) -> None:
+        """Of so many steps each; rewards are scaled, and then shifted."""
+        self.scale, self.shift, obs = scale, shift, blank(env)
+        no, none = jnp.bool(False), jnp.float32(0)
+        row = jax.tree.map(lambda x: x[None], Transition(obs, action(env), none, no, no, obs))
+        self.seen = Seen(*(buffer.init(size, row) for _ in Seen._fields))
+        self.put = jax.jit(buffer.add, donate_argnums=0)
+
+    @property
+    def shown(self) -> int:
+        return int(self.seen.shown.written)
+
+    def add(self, told: Told) -> None:
+        self.seen = Seen(*map(self._added, self.seen, told))
+
+    def _added(self, ring: Buffer, rows: Transition) -> Buffer:
+        valued = self.scale * rows.reward + self.shift
+        rows, at, count = rows._replace(reward=valued), 0, len(rows.reward)
+        while at < count:
+            size = next(x for x in BLOCKS if x <= count - at)
+            ring = self.put(ring, jax.tree.map(lambda x: x[at : at + size, None], rows))  # noqa: B023
+            at += size
+        return ring
+
+
+@contextmanager
+def taken_in(
+    out: Path, spec: Spec, listen: str, robots: tuple[str, ...], keys: Path | None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """The process that takes in what robots send to a run, and says how they come to it; keys are
+    made where there is no folder of them."""
+    secrets = keys or out / "keys"
+    for name in (certs.LEARNER, *robots):
+        if not keys and not (secrets / f"{name}.secret").exists():
+            certs.make(secrets, name)
+    process = subprocess.Popen(
+        [
+            sys.executable, "-m", "rl.bridge.learn.intaked", f"--folder={out / 'ledger'}",
+            f"--weights={out / 'weights'}", f"--keys={secrets}", f"--spec={spec.hash.hex()}",
+            f"--listen=tcp://{listen}", f"--tied={os.getpid()}",
+        ],
+        start_new_session=True,
+    )  # fmt: skip
+    for name in robots:
+        print(
+            f"robot    python -m rl.bridge learn {out / EXPLORER} --learner {listen} "
+            f"--secrets {secrets} --name {name} --robot ROBOT", flush=True,
+        )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
