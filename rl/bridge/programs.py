@@ -13,11 +13,15 @@ from rl.bridge.launch import Run, run
 from rl.bridge.log.convert import Convert, convert
 from rl.bridge.log.replay import Replay, again
 from rl.bridge.log.report import Report, report
+from rl.bridge.serve.serve import Serve, serve
 from rl.bridge.show import Show, show
 from rl.bridge.sim.sim import Sim, sim
 from rl.bridge.teleop import Teleop, teleop
 
-Args = Run | Teleop | Sim | Show | Replay | Report | Convert | Export | Excite | Identify | Doctor
+Args = (
+    Run | Teleop | Sim | Show | Serve | Replay | Report | Convert | Export | Excite | Identify
+    | Doctor
+)  # fmt: skip
 
 
 def main() -> None:
@@ -34,6 +38,8 @@ def main() -> None:
             sim(args)
         case Show():
             show(args)
+        case Serve():
+            serve(args)
         case Replay():
             again(args)
         case Report():
