@@ -21,6 +21,7 @@ from rl.bridge.clock import urgent
 from rl.bridge.desk import POLICY
 from rl.bridge.greeting import check_hello
 from rl.bridge.messages import Ask, Plan
+from rl.bridge.serve.elsewhere import Elsewhere
 from rl.bridge.wire import OTHER, REFUSED, Link
 from rl.guard import guard
 
@@ -87,7 +88,10 @@ class Policyd:
         if any(ask.reset for ask in asks):
             self.policy.reset()
         ask = asks[-1]
-        targets = self.policy.step(ask.readings, ask.command)
+        try:
+            targets = self.policy.step(ask.readings, ask.command)
+        except TimeoutError:  # of a server: without a plan the robot is held
+            return
         plan = Plan(ask.period, np.asarray(targets)[None])
         self.link.send(messages.plan_message(self.spec, plan, ask.time))
 
@@ -99,6 +103,7 @@ class Args:
     artefact: tyro.conf.Positional[Path]
     desk: str = "127.0.0.1:9871"  # of the bridge
     runtime: Literal["jax", "numpy"] = "jax"
+    elsewhere: tyro.conf.OmitArgPrefixes[Elsewhere] = Elsewhere()
 
 
 def pace(policy: Deployed, golden: Golden) -> float:
@@ -114,13 +119,13 @@ def pace(policy: Deployed, golden: Golden) -> float:
 
 def main(args: Args) -> None:
     found = artefact.read(args.artefact)
-    policy = artefact.deploy(found, args.runtime)
+    policy = args.elsewhere.deploy(found, args.runtime)
     tag, step_s = wire.tag(found.digest), pace(policy, found.golden)
     gc.collect()
     gc.freeze()  # to look through all that JAX has made would hold it up for several periods
     urgent("policy")  # this thread, after those that JAX has begun: a step is done in this one
     link = Link(("0.0.0.0", 0), wire.address(args.desk))
-    running = f"running  {policy.spec.name} with {args.runtime}"
+    running = f"running  {policy.spec.name} with {args.elsewhere.policy or args.runtime}"
     greeted = lambda: print(running, flush=True)  # noqa: E731
     if not Policyd(policy, link, greeted, tag, step_s).live():
         raise ValueError("The bridge fell silent.")
