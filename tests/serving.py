@@ -43,8 +43,9 @@ class Served:
             await self.server.live(self.listening, tls)
 
     def close(self) -> None:
-        self.loop.call_soon_threadsafe(self.task.cancel)
-        self.thread.join()
+        if self.thread.is_alive():
+            self.loop.call_soon_threadsafe(self.task.cancel)
+            self.thread.join()
 
 
 @contextmanager
@@ -84,7 +85,8 @@ def decoded(x: dict[Any, Any]) -> Any:
 
 
 def packed(message: Any) -> bytes:
-    return msgpack.packb(message, default=encoded)
+    made: Any = msgpack.packb(message, default=encoded)
+    return made
 
 
 class Client:

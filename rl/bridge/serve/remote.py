@@ -7,6 +7,7 @@ answered until all is to be forgotten, so that no robot goes on with a policy th
 import asyncio
 import contextlib
 import itertools
+import os
 import ssl
 import sys
 from concurrent.futures import Future
@@ -186,12 +187,13 @@ def unmet(error: Exception, at: str) -> str:
             return f"The certificate of {at} is not believed, {error.verify_message}: {why}."
         case ConnectionClosed():
             return f"The server at {at} hung up: {error}."
-        case WebSocketException() | ssl.SSLError():
+        case WebSocketException() | ssl.SSLError() | ConnectionResetError():
             return f"What listens at {at} speaks otherwise: is it {OTHER[at.split(':')[0]]}://?"
         case TimeoutError():
             return f"The server at {at} did not answer in time."
         case _:
-            why = getattr(error, "strerror", None) or error
+            number = getattr(error, "errno", None) or 0  # asyncio's own words are longer
+            why = os.strerror(number) if number > 0 else error
             return (
                 f"No server answers at {at}: {why}. Start one: python -m rl.bridge serve ARTEFACT"
             )

@@ -123,9 +123,9 @@ class Server:
         if len(self.served) >= MOST_SERVED:
             return await connection.close(FULL, f"{MOST_SERVED} are served already.")
         self.served.add(connection)
-        why = ""
+        who, why = "{}:{}".format(*connection.remote_address or ("gone", "")), ""
         try:
-            tell("came", connection, f"{len(self.served)} of {MOST_SERVED}")
+            tell("came", who, f"{len(self.served)} of {MOST_SERVED}")
             await self._answer(connection)
         except ConnectionClosed as error:
             why = str(error) if error.sent or error.rcvd else "hung up"
@@ -137,7 +137,7 @@ class Server:
             await self._refuse(connection, why, FAILED)
         finally:
             self.served.discard(connection)
-            tell("left", connection, why)
+            tell("left", who, why)
         return None
 
     async def _answer(self, connection: ServerConnection) -> None:
@@ -168,7 +168,6 @@ class Server:
             await connection.close(code, "The frame before says why.")
 
 
-def tell(what: str, connection: ServerConnection, more: str) -> None:
-    host, port, *_ = connection.remote_address or ("nobody", 0)
-    shown = "".join(x if x.isprintable() else "?" for x in more)  # it may have words of a client's
-    print(f"{what:8} {host}:{port}  {shown}", flush=True)
+def tell(what: str, who: str, more: str) -> None:
+    shown = "".join(x if x.isprintable() else "?" for x in more)  # it may have a client's words
+    print(f"{what:8} {who}  {shown}", flush=True)
