@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import tyro
 
+from benchmarks import serving
 from rl import artefact
 from rl.artefact import Artefact, Deployed
 from rl.bridge.launch import Run
@@ -216,3 +217,13 @@ def test_where_it_is_is_told_on() -> None:
     elsewhere.check()
     assert elsewhere.flags == words
     assert Elsewhere().flags == []
+
+
+def test_what_is_measured_is_what_is_sent(tmp_path: Path) -> None:
+    """Of an observation of 98 KB."""
+    large = artefact.read(serving.seeing(tmp_path / "seeing.zip"))
+    with served(large) as made, remote(made.at, large) as there:
+        seen = np.full(serving.SEES, 0.25, np.float32)
+        assert there.step({"image": seen}, np.zeros(0)) == [0.25]
+    run = serving.echoed(large, 20, 0.0)
+    assert 0 < run["value"] <= run["p99"] < 1
