@@ -51,20 +51,9 @@ class Deployer:
         self.policy, self.name = policy, name
         self.exporter: export.Exporter | None = None
 
-    @property
-    def possible(self) -> bool:
-        """The policy reads named sensors alone, and its motors' speeds are known."""
-        if not isinstance(self.env, Simulation):
-            return False
-        spec = self.env.task.spec
-        unknown = {*spec.fields} - {*spec.privileged}
-        return bool(spec.sensors and spec.speeds) and not (
-            unknown or spec.cameras or spec.omniscient
-        )
-
     def write(self, log: record.Record, params: Params, worlds: Worlds) -> None:
         """An artefact of each seed: leaves [seeds, ...], and [seeds, N, ...] of the worlds."""
-        if not self.possible:
+        if not possible(self.env):
             return
         for i, seed in enumerate(log.manifest["seeds"]):
             mine, sim = jax.device_get(
@@ -79,30 +68,8 @@ class Deployer:
             log.attempt(path.name, lambda path=path, made=made: made.write(path))
 
     def _exporter(self, params: Params) -> export.Exporter:
-        task, memory = self.env.task, self.env.task.memory()
-        public = [name for name in task.spec.sensors if name not in task.spec.privileged]
-        sensors = export.sensors(task.model(), public)
-        # What an arm's motors are told depends on where its joints are.
-        start = export.readings(task.model(), public)
-        rest, _ = task.control(jnp.zeros(self.env.action_dim), start, memory)
-        spec = Spec(
-            name=self.name,
-            sensors=sensors,
-            actuators=export.actuators(
-                task.model(),
-                task.spec.actuators,
-                public,
-                rest.tolist(),
-                task.spec.speeds,
-                task.spec.accelerations,
-                task.spec.torque_rates,
-            ),
-            command=export.channels(task.spec.command),
-            control_dt=task.spec.control_dt,
-            physics_dt=float(task.model().opt.timestep),
-            max_tilt=task.spec.max_tilt,
-        )
-        carry = memory, self.policy.init(params), jnp.int32(0)
+        task, spec = self.env.task, spec_of(self.env, self.name)
+        carry = task.memory(), self.policy.init(params), jnp.int32(0)
         return export.Exporter(spec, task.whole(), self._step, params, carry)
 
     def _step(
@@ -116,6 +83,41 @@ class Deployer:
         action, inner, _ = self.policy.step(params, inner, obs, key)
         targets, memory = self.env.task.control(action, readings, memory)
         return targets, (memory, inner, tick + 1)
+
+
+def possible(env: World) -> bool:
+    """A policy of it reads named sensors alone, and its motors' speeds are known."""
+    if not isinstance(env, Simulation):
+        return False
+    spec = env.task.spec
+    unknown = {*spec.fields} - {*spec.privileged}
+    return bool(spec.sensors and spec.speeds) and not (unknown or spec.cameras or spec.omniscient)
+
+
+def spec_of(env: Simulation, name: str) -> Spec:
+    """What a policy of it reads and writes on a robot."""
+    task: Any = env.task
+    public = [name for name in task.spec.sensors if name not in task.spec.privileged]
+    # What an arm's motors are told depends on where its joints are.
+    start = export.readings(task.model(), public)
+    rest, _ = task.control(jnp.zeros(env.action_dim), start, task.memory())
+    return Spec(
+        name=name,
+        sensors=export.sensors(task.model(), public),
+        actuators=export.actuators(
+            task.model(),
+            task.spec.actuators,
+            public,
+            rest.tolist(),
+            task.spec.speeds,
+            task.spec.accelerations,
+            task.spec.torque_rates,
+        ),
+        command=export.channels(task.spec.command),
+        control_dt=task.spec.control_dt,
+        physics_dt=float(task.model().opt.timestep),
+        max_tilt=task.spec.max_tilt,
+    )
 
 
 def artefact_of(run: Path, seed: int) -> Path:

@@ -26,35 +26,36 @@ TOLERANCE = 1e-5  # of targets, in units of the actuators: float32 on another ma
 HASHES = "hashes.json"
 PARTS = "spec.json", "program.json", "policy.stablehlo", "arrays.safetensors", "model.mjb"
 Leaves = Sequence[np.ndarray]
+Call = Callable[..., Leaves]
 
 
 class Deployed:
     """A policy that runs: `step` from readings and command to targets, carrying its memory."""
 
-    def __init__(self, spec: Spec, call: Callable[..., Leaves], carry: Leaves) -> None:
-        self.spec, self._call, self._first = spec, call, carry
-        self.carry, self._sensors = carry, _sorted(spec)
-        self._newest: tuple[Any, ...] = ()
+    def __init__(self, spec: Spec, call: Call, params: Leaves, carry: Leaves) -> None:
+        self.spec, self.call, self._first = spec, call, carry
+        self.params, self.carry, self._sensors = params, carry, _sorted(spec)
+        self.newest: tuple[Any, ...] = ()
 
     def reset(self) -> None:
         """Forget all that was."""
         self.carry = self._first
 
     def step(self, readings: Mapping[str, np.ndarray], command: np.ndarray) -> np.ndarray:
-        """Targets [A] for readings by name, each [size], and a command [C]."""
+        """Targets [A] for readings by name, each [size], and a command [C] (or rl/guided.py's)."""
         flat = [self._of(readings, sensor) for sensor in self._sensors]
-        if np.shape(command) != (len(self.spec.command),):
+        if np.shape(command) != (self.spec.asked,):
             names = ", ".join(channel.name for channel in self.spec.command)
             raise ValueError(f"The command has shape {np.shape(command)}; it needs {names}.")
-        self._newest = flat, np.asarray(command, np.float32)
-        targets, *self.carry = self._call(self.carry, *self._newest)
+        self.newest = flat, np.asarray(command, np.float32)
+        targets, *self.carry = self.call(self.params, self.carry, *self.newest)
         return np.asarray(targets)
 
     def rehearse(self) -> None:
         """Take the newest step again, and forget it: what the next needs is then in the caches of
         a processor that did something else meanwhile."""
-        if self._newest:
-            self._call(self.carry, *self._newest)
+        if self.newest:
+            self.call(self.params, self.carry, *self.newest)
 
     def _of(self, readings: Mapping[str, np.ndarray], sensor: Sensor) -> np.ndarray:
         if sensor.name not in readings:
@@ -173,8 +174,8 @@ def deploy(found: Artefact, runtime: Literal["jax", "numpy"] = "jax") -> Deploye
         raise ValueError(f"There is no runtime {runtime!r}; there are {', '.join(runtimes)}.")
     if not len(found.golden.targets):
         raise ValueError("The artefact has no golden vectors: nothing says that it runs as it did.")
-    call = runtimes[runtime](found)
-    policy, golden = Deployed(found.spec, call, found.carry), found.golden
+    call, params = runtimes[runtime](found)
+    policy, golden = Deployed(found.spec, call, params, found.carry), found.golden
     for t, want in enumerate(golden.targets):
         got = policy.step({name: x[t] for name, x in golden.readings.items()}, golden.command[t])
         if not (off := float(np.abs(got - want).max())) <= TOLERANCE:
@@ -186,9 +187,9 @@ def deploy(found: Artefact, runtime: Literal["jax", "numpy"] = "jax") -> Deploye
     return policy
 
 
-def _jax_call(found: Artefact) -> Callable[..., Leaves]:
+def _jax_call(found: Artefact) -> tuple[Call, Any]:
     """One executable, compiled here and now: what does not fit it is refused, and never compiled
-    for anew while a robot waits."""
+    for anew while a robot waits; and its parameters."""
     import jax  # a robot that runs with numpy has no JAX
     from jax import export
 
@@ -201,14 +202,14 @@ def _jax_call(found: Artefact) -> Callable[..., Leaves]:
         compiled = step.lower(*like).compile()
     except Exception as error:  # whatever JAX makes of a program that is none
         raise ValueError(f"This JAX cannot read the artefact's program: {error!r}.") from error
-    return lambda carry, readings, command: compiled(params, list(carry), readings, command)
+    return lambda params, carry, *now: compiled(list(params), list(carry), *now), params
 
 
-def _numpy_call(found: Artefact) -> Callable[..., Leaves]:
+def _numpy_call(found: Artefact) -> tuple[Call, Leaves]:
     if isinstance(found.program, str):
         raise ValueError(f"This policy runs with JAX alone: {found.program}.")
-    run, params = found.program.run, found.params
-    return lambda carry, readings, command: run(*params, *carry, *readings, command)
+    run = found.program.run
+    return lambda params, carry, told, asked: run(*params, *carry, *told, asked), found.params
 
 
 def _json(x: Any) -> bytes:

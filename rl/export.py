@@ -59,7 +59,7 @@ class Exporter:
             targets, held = step(mine, held, told, command)
             return [targets, *jax.tree.leaves(held)]
 
-        example = (*map(jax.tree.leaves, trees), np.zeros(len(spec.command), np.float32))
+        example = (*map(jax.tree.leaves, trees), np.zeros(spec.asked, np.float32))
         shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(jnp.shape(x), x.dtype), example)
         with jax.default_matmul_precision("highest"):
             self.compiled = _compiled(flat, shapes)

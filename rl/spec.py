@@ -59,12 +59,19 @@ class Spec:
     control_dt: float  # s between calls
     physics_dt: float  # s between the steps of the model it was trained on
     max_tilt: float  # degrees; a robot that leans more has failed
+    action: tuple[Channel, ...] = ()  # what a human may do in the place of a policy that learns
 
     @cached_property  # every message has it
     def hash(self) -> bytes:
         """8 bytes that change with anything here."""
-        text = json.dumps(asdict(self), sort_keys=True)
+        facts = {name: x for name, x in asdict(self).items() if name != "action" or x}
+        text = json.dumps(facts, sort_keys=True)
         return hashlib.sha256(text.encode()).digest()[:8]
+
+    @property
+    def asked(self) -> int:
+        """Numbers that a policy takes besides readings (rl/guided.py)."""
+        return len(self.command) + (len(self.action) + 3 if self.action else 0)
 
     def require(self, sensors: Sequence[str], actuators: Sequence[str], whose: str) -> None:
         """Raise unless these names are ours, in our order."""
@@ -106,4 +113,5 @@ def from_facts(facts: dict[str, Any]) -> Spec:
         control_dt=facts["control_dt"],
         physics_dt=facts["physics_dt"],
         max_tilt=facts["max_tilt"],
+        action=tuple(Channel(**x) for x in facts.get("action", ())),
     )

@@ -10,6 +10,7 @@ from rl import export
 from rl.bridge import messages, states, wire
 from rl.bridge.core import Core, Setup, Told
 from rl.bridge.drivers.udp import Codec
+from rl.bridge.ears import UNKEPT
 from rl.bridge.limits import Limits
 from rl.bridge.messages import Operator, Plan
 from rl.bridge.wire import State
@@ -69,6 +70,8 @@ class Rig:
         self.core.begin(self.number * self.core.dt, late)
         if told is not None:
             self.robot(told, **{k: x for k, x in more.items() if k in (*State._fields, "stirs")})
+        if not more.get("kept", True):
+            self.core.hear("bridge", UNKEPT)
         if more.get("operator", True):
             self.operator(event, **{k: x for k, x in more.items() if k in Operator._fields})
         self.asked = messages.ask_of(self.spec, wire.decode(self.core.sense()))

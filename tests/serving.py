@@ -62,13 +62,13 @@ def served(found: Artefact, policy: Any = None, **more: Any) -> Iterator[Served]
 
 def altered(policy: Deployed, then: Callable[[np.ndarray], Any]) -> Deployed:
     """A policy of whose targets something becomes."""
-    call = policy._call
+    call = policy.call
 
     def other(*words: Any) -> Any:
         targets, *carry = call(*words)
         return [then(targets), *carry]
 
-    policy._call = other
+    policy.call = other
     return policy
 
 

@@ -83,7 +83,7 @@ ENDS = {  # what the wire is to be like, and after how many s
     "numbers": ("damped", 0.05), "state": ("safe", 0.13), "plan": ("damped", 0.7),
     "operator": ("safe", 0.25), "tracking": ("safe", 0.2), "link": ("safe", 0.6),
     "senses": ("damped", 0.01), "motors": ("damped", 0.01), "machine": ("safe", 0.05),
-    "held": ("damped", 0.7),
+    "held": ("damped", 0.7), "kept": ("safe", 0.05),
 }  # fmt: skip
 
 
@@ -125,6 +125,7 @@ WISHED: dict[str, Change] = {
 }
 MORE: dict[str, dict[str, Any]] = {
     "operator": {"operator": False}, "machine": {"late": 0.02}, "motors": {"failed": True},
+    "kept": {"kept": False},
 }  # fmt: skip
 RULES = {"tilt": "tilt", "joints": "beyond", "position": "range", "pace": "speed"}
 EACH = [part.__name__ for part in (*checks.CHECKS, *limiter.STAGES)]

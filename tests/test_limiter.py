@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from rl.bridge import limiter as module
-from rl.bridge.checks import Reason, tilt_of
+from rl.bridge.checks import Reason
 from rl.bridge.limiter import Limiter
 from rl.bridge.limits import Limits
+from rl.bridge.posture import tilt_of
 from rl.spec import Spec
 from tests.rig import DT, body, go2, of
 

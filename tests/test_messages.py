@@ -1,5 +1,6 @@
 """What a bridge, a policy and operators say to each other arrives as it was, or not at all."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from rl.bridge import messages, states, wire
-from rl.bridge.messages import Ask, Loop, Operator, Plan, Status
+from rl.bridge.messages import Ask, Loop, Operator, Own, Plan, Status
 from rl.bridge.refusals import CLEARED, Refused
+from rl.spec import Channel
 from tests.test_wire import SENSORS, SPEC
+
+LEARNS = replace(SPEC, action=(Channel("x", "1", -1, 1), Channel("y", "1", -1, 1)))  # its policy
 
 floats = st.floats(width=32)
 pairs = arrays("<f4", 2, elements=floats)
@@ -26,7 +30,9 @@ def over(message: wire.Message) -> wire.Message | None:
 def same(got: Any, sent: Any) -> None:
     assert type(got) is type(sent)
     for name, mine, theirs in zip(sent._fields, got, sent, strict=True):
-        if isinstance(theirs, dict):
+        if isinstance(theirs, Own):
+            same(mine, theirs)
+        elif isinstance(theirs, dict):
             assert mine.keys() == theirs.keys()
             for key, x in theirs.items():
                 np.testing.assert_array_equal(mine[key], x, err_msg=key)
@@ -41,9 +47,31 @@ def readings(numbers: np.ndarray) -> dict[str, np.ndarray]:
 four = arrays("<f4", 4, elements=floats).map(readings)
 
 
-@given(st.builds(Ask, ticks, st.floats(0, 1e9), four, ones, st.booleans(), st.booleans()))
+@given(
+    st.tuples(ticks, st.floats(0, 1e9), four, ones, st.booleans(), st.booleans()).map(
+        lambda x: Ask(*x)
+    )
+)
 def test_a_question_arrives_as_it_was(sent: Ask) -> None:
     same(messages.ask_of(SPEC, over(messages.ask_message(SPEC, sent))), sent)
+
+
+@given(st.builds(
+    Ask, ticks, st.floats(0, 1e9), four, ones, st.booleans(), st.booleans(), pairs, st.booleans()
+))  # fmt: skip
+def test_so_does_a_question_of_one_that_learns(sent: Ask) -> None:
+    same(messages.ask_of(LEARNS, over(messages.ask_message(LEARNS, sent))), sent)
+
+
+finite = st.floats(-1e3, 1e3, width=32)
+told = st.builds(Own, arrays("<f4", 2, elements=finite), finite, st.integers(0, 2**24 - 1))
+
+
+@given(st.integers(1, 9).flatmap(lambda n: arrays("<f4", (n, 2), elements=floats)), told)
+def test_and_what_it_tells_of_itself(targets: np.ndarray, own: Own) -> None:
+    sent = Plan(3, targets, own)
+    same(messages.plan_of(LEARNS, over(messages.plan_message(LEARNS, sent, 0.0))), sent)
+    assert messages.plan_of(SPEC, over(messages.plan_message(LEARNS, sent, 0.0))) is None
 
 
 @given(st.integers(1, 9).flatmap(lambda n: arrays("<f4", (n, 2), elements=floats)), ticks)
@@ -52,10 +80,10 @@ def test_a_plan_arrives_as_it_was(targets: np.ndarray, first: int) -> None:
     same(messages.plan_of(SPEC, over(messages.plan_message(SPEC, sent, 0.0))), sent)
 
 
-words = st.builds(
-    Operator, ticks, st.integers(-1, len(states.ASKED) - 1), st.integers(0, 2**24 - 1),
-    st.booleans(), ones, pairs,
-)  # fmt: skip
+words = st.tuples(
+    ticks, st.integers(-1, len(states.ASKED) - 1), st.integers(0, 2**24 - 1), st.booleans(), ones,
+    pairs,
+).map(lambda x: Operator(*x))  # fmt: skip
 
 
 @given(words)
@@ -63,20 +91,32 @@ def test_a_word_arrives_as_it_was(sent: Operator) -> None:
     same(messages.operator_of(SPEC, over(messages.operator_message(SPEC, sent, 0.0))), sent)
 
 
-statuses = st.builds(
-    Status, ticks, st.floats(0, 1e9), st.sampled_from(states.STATES), st.integers(0, 2**16 - 1),
+@given(st.builds(lambda sent, more: sent._replace(action=more[0], over=more[1]), words,
+                 st.tuples(pairs, st.integers(0, 2**24 - 1))))  # fmt: skip
+def test_so_does_one_of_who_acts_in_the_place_of_a_policy(sent: Operator) -> None:
+    same(messages.operator_of(LEARNS, over(messages.operator_message(LEARNS, sent, 0.0))), sent)
+
+
+statuses = st.tuples(
+    ticks, st.floats(0, 1e9), st.sampled_from(states.STATES), st.integers(0, 2**16 - 1),
     st.integers(0, 2**16 - 1), st.integers(0, 2**24 - 1), four, pairs, st.booleans(), ones,
     st.builds(Loop, *[floats] * len(Loop._fields)), st.booleans(),
     st.just(Refused()) | st.builds(
         Refused, st.integers(2, CLEARED), st.integers(0, len(states.ASKED) - 1),
         st.integers(0, 2**24 - 1),
     ),
-)  # fmt: skip
+).map(lambda x: Status(*x))  # fmt: skip
 
 
 @given(statuses)
 def test_a_status_arrives_as_it_was(sent: Status) -> None:
     same(messages.status_of(SPEC, over(messages.status_message(SPEC, sent))), sent)
+
+
+@given(statuses, st.none() | told, st.integers(0, 2**24 - 1))
+def test_so_does_one_with_what_a_policy_told(sent: Status, own: Own | None, begun: int) -> None:
+    sent = sent._replace(own=own, begun=begun)
+    same(messages.status_of(LEARNS, over(messages.status_message(LEARNS, sent))), sent)
 
 
 @given(statuses, arrays("<f4", 3, elements=floats))
@@ -106,6 +146,17 @@ def test_noise_in_our_envelope_is_understood_or_not_and_does_no_harm(
     read(SPEC, message)
     read(SPEC, message._replace(hash=bytes(8)))
     assert read(SPEC, None) is None
+
+
+@pytest.mark.parametrize("spec", [SPEC, LEARNS])
+@pytest.mark.parametrize("bad", [-1.0, 2.0**24, 0.5, 1e30, np.nan, np.inf])
+def test_a_number_that_counts_nothing_is_no_word(spec: Any, bad: float) -> None:
+    blank = Operator(1, 0, 0, False, np.zeros(1), np.zeros(2), np.zeros(len(spec.action)))
+    places = (1, -1) if spec.action else (1,)
+    for place in places:
+        message = messages.operator_message(spec, blank, 0.0)
+        message.numbers[place] = bad
+        assert messages.operator_of(spec, message) is None
 
 
 @pytest.mark.parametrize("bad", [-2.0, len(states.ASKED), 0.5, np.nan, np.inf])

@@ -1,10 +1,8 @@
 """A run's record where things go wrong."""
 
 import json
-import resource
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,20 +14,10 @@ import envs
 from experiments import cli, host, off_policy, play, sac
 from rl import health, memory, record, runs
 from rl.saver import Saver
+from tests.disks import full_disk
 from tests.test_off_policy import SMALL
 
 FACTS = {"seeds": [3, 4], "config": {}}
-
-
-@contextmanager
-def full_disk(size: int) -> Iterator[None]:
-    """No file grows past `size` bytes: writes fail, some halfway, as on a disk that is full."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def row(x: float) -> dict[str, Any]:

@@ -9,13 +9,13 @@ import numpy as np
 
 from rl.bridge import states
 from rl.bridge.limits import Limits
+from rl.bridge.posture import still, tilt_of
 from rl.bridge.states import FAIL, PAUSE
 from rl.spec import Spec
 
 GONE_S = 1.0  # s of silence after which a robot is no longer there
 BAD_PAUSE, BAD_FAIL = 2, 5  # messages in a row with numbers that are none
 LATE_TIMES = 3  # that a tick is late in a second
-STILL = 0.3, 0.5, 0.5  # rad of tilt, rad/s of the body, rad/s of joints: less is standing still
 JUMP = 1.5, 0.1  # times a joint's speed, and rad or m, by which no joint moves between states
 STUCK_S, STIRS = 0.1, 0.5  # s that a sensor says the same of what moves by so many rad/s or m/s
 WINDOW_S, FEW = 0.5, 10  # s in which lost states are counted, and of how many at least
@@ -40,6 +40,7 @@ class Reason(IntFlag):
     PACE = 8192
     TORQUE = 16384
     SENSES = 32768  # a sensor says what cannot be
+    KEPT = 65536  # what it does is learned from, and not kept
 
 
 SAID = {
@@ -59,6 +60,7 @@ SAID = {
     Reason.PACE: "a limit of speed or acceleration",
     Reason.TORQUE: "a limit of torque",
     Reason.SENSES: "a sensor says what cannot be",
+    Reason.KEPT: "what it does is not kept",
 }
 
 
@@ -85,6 +87,7 @@ class Seen(NamedTuple):
     heat: float  # degrees C of the hottest motor
     failed: bool  # a motor says so
     late: float  # s that this tick began late
+    kept: bool = True  # what it does, where it is learned from
 
 
 class Checks:
@@ -136,7 +139,9 @@ def state(checks: Checks, seen: Seen) -> str:
 
 def plan(checks: Checks, seen: Seen) -> str:
     late = seen.plan_age > checks.limits.plan_age * checks.spec.control_dt
-    return PAUSE if seen.state == states.ARMED and late else ""
+    # A human acts through a policy that learns, and beside another.
+    follows = states.MOVING if checks.spec.action else (states.ARMED,)
+    return PAUSE if seen.state in follows and late else ""
 
 
 def operator(checks: Checks, seen: Seen) -> str:
@@ -211,35 +216,17 @@ def machine(checks: Checks, seen: Seen) -> str:
     return PAUSE if often and seen.state in (states.READY, *states.MOVING) else ""
 
 
+def kept(_: Checks, seen: Seen) -> str:
+    return PAUSE if seen.state in (states.READY, *states.MOVING) and not seen.kept else ""
+
+
 def held(checks: Checks, seen: Seen) -> str:
     """A walker that is held falls, unless it stands still."""
-    if seen.state != states.HOLD or not checks.walks or still(seen):
+    if seen.state != states.HOLD or not checks.walks or still(seen.readings, seen.speeds):
         checks.held_since = None
         return ""
     checks.held_since = seen.now if checks.held_since is None else checks.held_since
     return FAIL if seen.now - checks.held_since > checks.limits.hold_s else ""
-
-
-def tilt_of(readings: Mapping[str, np.ndarray]) -> float:
-    """Degrees that the body leans from upright; 0 where nothing measures it."""
-    if "orientation" in readings:
-        w, x, y, z = np.asarray(readings["orientation"], float)
-        size = w * w + x * x + y * y + z * z
-        up = (size - 2 * (x * x + y * y)) / max(size, 1e-18)  # 0 of a sensor that is dead
-    elif "up" in readings:
-        up = float(readings["up"][2]) / max(float(np.linalg.norm(readings["up"])), 1e-9)
-    else:
-        return 0.0
-    return float(np.degrees(np.arccos(np.clip(up, -1, 1))))
-
-
-def still(seen: Seen) -> bool:
-    """It stands, and can be left alone."""
-    turns = [float(np.linalg.norm(seen.readings[x])) for x in seen.readings if x == "gyro"]
-    most = np.radians(tilt_of(seen.readings)), max(turns, default=np.inf), seen.speeds
-    lean, turn, speeds = STILL
-    moves = np.inf if most[2] is None else float(np.abs(most[2]).max())
-    return bool(most[0] < lean and most[1] < turn and moves < speeds)
 
 
 # Each is needed (tests/test_judged.py takes them out one by one).
@@ -247,4 +234,5 @@ CHECKS: dict[Callable[[Checks, Seen], str], Reason] = {
     numbers: Reason.NUMBERS, state: Reason.STATE, plan: Reason.PLAN, operator: Reason.OPERATOR,
     tilt: Reason.TILT, joints: Reason.RANGE, tracking: Reason.TRACKING, senses: Reason.SENSES,
     link: Reason.LINK, motors: Reason.MOTOR, machine: Reason.LATE, held: Reason.HELD,
+    kept: Reason.KEPT,
 }  # fmt: skip

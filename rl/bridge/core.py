@@ -55,7 +55,7 @@ class Core:
         self.dt = setup.spec.control_dt / setup.ticks  # s between ticks
         self.punctual = Punctual(self.dt, setup.limits.late, setup.limits.missed)
         self.state, self.why, self.mask = states.DISCONNECTED, Reason(0), Reason(0)
-        self.now = self.late = 0.0
+        self.now, self.late, self.begun = 0.0, 0.0, 0  # the last: episodes, each time it was armed
         self.forget = False  # the policy is to forget what was
         self.clearing = False  # an operator said so in this tick
         self.refusal = Refused()  # of the last that was asked for
@@ -109,6 +109,8 @@ class Core:
             old = bool(self.mask & Reason.STATE)
             limited = self.limiter.tick(wished, angles, speeds, stiff, old)
             command, stages = self._command(limited), limited.stages
+        over = self.ears.operator.over if self.ears.operator else 0
+        command = command._replace(again=self.setup.episodes and over == self.begun > 0)
         return Told(self.codec.command(command), command, self.state, self.mask, stages)
 
     def _take_plans(self) -> None:
@@ -163,11 +165,13 @@ class Core:
             self.limiter.begin(self._joints()[0])  # as it is now, and not a tick ago
         if self.state == states.ARMED and before != states.INTERVENE:
             self.forget, self.ears.bad["policy"] = True, 0
+            self.begun += 1
         self.wishes.enter(self.state, before, self.now, self.limiter)
 
     def _begin_episode(self) -> None:
         self.ears.reset, self.forget = False, True
         self.ears.bad["policy"] = 0
+        self.begun += 1
         self.state, self.why = states.ARMED, Reason(0)
         self.limiter.begin(self._joints()[0])
         self.checks.reset()
@@ -175,18 +179,11 @@ class Core:
 
     def _question(self) -> wire.Message:
         assert self.ears.robot is not None
-        readings, forget, self.forget = self.ears.robot.readings, self.forget, False
-        return messages.ask_message(self.setup.spec, messages.Ask(
-            self.wishes.period, self.now, readings, self.asked, forget, self.waits
+        spec, forget, self.forget = self.setup.spec, self.forget, False
+        return messages.ask_message(spec, messages.Ask(
+            self.wishes.period, self.now, self.ears.robot.readings, self.ears.asked, forget,
+            self.waits, self.ears.action, self.state == states.INTERVENE,
         ))  # fmt: skip
-
-    @property
-    def asked(self) -> np.ndarray:
-        """The operator's command [C], within its range."""
-        channels, operator = self.setup.spec.command, self.ears.operator
-        command = operator.command if operator else np.zeros(len(channels))
-        low, high = ([getattr(c, k) for c in channels] for k in ("low", "high"))
-        return np.clip(command, low, high).astype(np.float32)
 
     @property
     def waits(self) -> bool:
@@ -206,8 +203,8 @@ class Core:
         return messages.Status(
             tick, robot.time if robot else self.now, self.state, int(self.why), int(self.mask),
             operator.number if operator else 0, robot.readings if robot else blank,
-            self.limiter.targets, self.waits, self.asked, loop._replace(loss=self.checks.loss),
-            self.setup.episodes, self.refusal,
+            self.limiter.targets, self.waits, self.ears.asked, loop._replace(loss=self.checks.loss),
+            self.setup.episodes, self.refusal, self.begun, self.wishes.own,
         )  # fmt: skip
 
     def _seen(self) -> Seen:
@@ -219,7 +216,7 @@ class Core:
             self.now, self.state, robot.readings if robot else {}, angles, speeds, wished,
             ears.age("robot"), self.wishes.age, ears.age("operator"), max(bad),
             ears.lost, ears.came, robot.heat if robot else 0.0, bool(robot and robot.failed),
-            self.late,
+            self.late, ears.kept,
         )  # fmt: skip
 
     def _joints(self) -> tuple[Any, Any]:
@@ -234,12 +231,14 @@ class Core:
     def _damped(self) -> Command:
         off, damping = np.zeros(len(self.limiter.rest)), self.setup.limits.damping
         return Command(
-            self._seq, self.limiter.targets, off, off + damping, True, self.asked, self.clearing
-        )
+            self._seq, self.limiter.targets, off, off + damping, True, self.ears.asked,
+            self.clearing,
+        )  # fmt: skip
 
     def _command(self, limited: Limited) -> Command:
         self.mask |= limited.mask
-        return Command(self._seq, limited.targets, limited.kp, limited.kd, False, self.asked)
+        asked = self.ears.asked
+        return Command(self._seq, limited.targets, limited.kp, limited.kd, False, asked)
 
     @property
     def _seq(self) -> int:

@@ -13,6 +13,7 @@ from rl.spec import Spec
 
 INF = float("inf")
 STOP = states.ASKED.index(states.STOP)
+UNKEPT = b"unkept"  # what a bridge says to itself
 MOST_LOST = 100  # states in a row that are counted
 
 
@@ -39,6 +40,7 @@ class Ears:
         self.other = False  # one has come that is of another artefact
         self.step_s = 0.0  # s that the policy takes for a step, as it says
         self.ends = False  # the bridge itself: motors are to be left damped
+        self.kept = True  # it: what is to be learned from
         self.heard: dict[str, float] = dict.fromkeys(("robot", "operator"), -INF)  # when
         self.bad = dict.fromkeys(("robot", "policy", "operator"), 0)  # in a row
         self.counts: Counter[str] = Counter()  # of what was not taken, by what it was
@@ -51,6 +53,7 @@ class Ears:
         """A tick, at a time in s."""
         self.now, self.lost, self.came = now, 0, 0  # states since the last
         self.reset = False  # an episode begins
+        self.kept = True
 
     def hear(self, source: str, datagram: bytes) -> None:
         heard = getattr(self, f"_{source}")(datagram)
@@ -60,6 +63,18 @@ class Ears:
     def age(self, source: str) -> float:
         """s since it said anything; infinite before."""
         return self.now - self.heard[source]
+
+    @property
+    def asked(self) -> np.ndarray:
+        """The operator's command [C], within its range."""
+        said = self.operator
+        return messages.within(self.spec.command, said.command if said else None)
+
+    @property
+    def action(self) -> np.ndarray:
+        """What a human does in the policy's place [D], likewise."""
+        said = self.operator
+        return messages.within(self.spec.action, said.action if said else None)
 
     def _robot(self, datagram: bytes) -> bool | None:
         state = self.codec.state(datagram)
@@ -106,7 +121,7 @@ class Ears:
             return False
         if self.operator and word.seq <= self.operator.seq:
             return None
-        if not (np.isfinite(word.command).all() and np.isfinite(word.jog).all()):
+        if not np.isfinite(np.concatenate([word.command, word.jog, word.action])).all():
             self.bad["operator"] += 1
             return True
         if word.event >= 0 and (self.operator is None or word.number != self.operator.number):
@@ -115,7 +130,11 @@ class Ears:
         return True
 
     def _bridge(self, datagram: bytes) -> bool:
-        self.ends = True
+        """Of itself: that it ends, or that what is to be learned from is not kept."""
+        if datagram == UNKEPT:
+            self.kept = False
+        else:
+            self.ends = True
         return True
 
     def _watcher(self, datagram: bytes) -> bool:

@@ -59,12 +59,14 @@ class Run:
     limits: Limits = Limits()
     log: Path | None = None  # an .mcap file of all that is heard and told
     page: Port = 0  # of a web page on this machine that shows it, and can stop it: 9880 or another
+    steps: tyro.conf.Suppress[str] = ""  # of a policy that learns: who keeps its steps, and
+    weights: tyro.conf.Suppress[Path | None] = None  # where its newer weights come
 
 
-def run(args: Run, own: Driver | None = None) -> int:
+def run(args: Run, own: Driver | None = None, hung: bool = False) -> int:
     """Drive a robot until somebody has had enough: the status to exit with.
 
-    With a source of its `own` it is as that says, and a simulated robot is held up.
+    With a source of its `own` it is as that says; a simulated robot may be `hung`.
     """
     path = found(args.artefact)
     spec = artefact.read(path).spec
@@ -84,7 +86,7 @@ def run(args: Run, own: Driver | None = None) -> int:
     begun: list[subprocess.Popen[bytes]] = []
     page, met = None, False
     try:
-        _begin(args, path, robot, pilot, begun, ["--hung"] * bool(own))
+        _begin(args, path, robot, pilot, begun, ["--hung"] * hung)
         met = True
         bridge = begun[0]
         page = _page(path, desk, args.page, bridge) if args.page else None
@@ -123,9 +125,11 @@ def _begin(
     flags += [f"--log={args.log}"] if args.log else []
     flags += [f"--sensors={args.sensors}"] if args.sensors else []
     flags += ["--stays"] if args.desk else []
+    flags += [f"--steps={args.steps}"] if args.steps else []
     flags += [f"--robot={robot or args.robot}", f"--desk={args.desk or desk}"]
     begun.append(_start("robotd", path, *flags))
-    policy = _start("policyd", path, f"--desk={desk}", f"--runtime={args.runtime}",
+    newer = [f"--weights={args.weights}"] if args.weights else []
+    policy = _start("policyd", path, f"--desk={desk}", f"--runtime={args.runtime}", *newer,
                     *args.elsewhere.flags, stdout=subprocess.PIPE)  # fmt: skip
     begun.append(policy)
     if robot:
@@ -183,11 +187,15 @@ def check_log(path: Path) -> None:
         raise ValueError(f"--log {path} cannot be written: {error.strerror}.") from error
 
 
-def _start(name: str, *words: object, stdout: int | None = None) -> subprocess.Popen[bytes]:
+def program(name: str, *words: object) -> list[str]:
+    """The command that starts one of the bridge's."""
     module = "rl.bridge" if name == "__main__" else f"rl.bridge.{name}"
+    return [sys.executable, "-m", module, *map(str, words)]
+
+
+def _start(name: str, *words: object, stdout: int | None = None) -> subprocess.Popen[bytes]:
     # Of a session of its own: Ctrl-C is for who started it, who ends it in order.
-    command = [sys.executable, "-m", module, *map(str, words)]
-    return subprocess.Popen(command, stdout=stdout, start_new_session=True)
+    return subprocess.Popen(program(name, *words), stdout=stdout, start_new_session=True)
 
 
 def _page(path: Path, desk: str, port: int, bridge: subprocess.Popen[bytes]) -> Any:

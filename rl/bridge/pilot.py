@@ -35,6 +35,8 @@ class Word(NamedTuple):
     deadman: bool = False
     leaves: bool = False  # it has nothing more to say
     why: str = ""  # it could not go on
+    action: np.ndarray | None = None  # [D] in the place of a policy that learns; None: zeros
+    over: int = 0  # the episode that is over, as a status counts them
 
 
 class Source(Protocol):
@@ -102,7 +104,8 @@ class Pilot:
         event = states.ASKED.index(word.event) if word.event else -1
         command = np.zeros(len(self.spec.command)) if word.command is None else word.command
         jog = np.zeros(len(self.spec.actuators)) if word.jog is None else word.jog
-        said = Operator(self.seq, event, self.number, word.deadman, command, jog)
+        action = np.zeros(len(self.spec.action)) if word.action is None else word.action
+        said = Operator(self.seq, event, self.number, word.deadman, command, jog, action, word.over)
         self.link.send(messages.operator_message(self.spec, said, status.time))
 
     def bye(self) -> None:

@@ -3,27 +3,32 @@
 It comes to a bridge when it is compiled and warm, and not before.
 """
 
+import contextlib
 import gc
+import secrets
 import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import tyro
 
-from rl import artefact
+from rl import artefact, guided
 from rl.artefact import Deployed, Golden
 from rl.bridge import messages, wire
 from rl.bridge.clock import urgent
 from rl.bridge.desk import POLICY
 from rl.bridge.greeting import check_hello
-from rl.bridge.messages import Ask, Plan
+from rl.bridge.messages import Ask, Own, Plan
 from rl.bridge.serve.elsewhere import Elsewhere
 from rl.bridge.wire import OTHER, REFUSED, Link
 from rl.guard import guard
+
+if TYPE_CHECKING:
+    from rl.bridge.learn.newer import Newer
 
 PING_S = 0.4  # between greetings: less than a bridge takes for silence
 GONE_S = 10.0  # s of silence after which a bridge is given up
@@ -40,6 +45,8 @@ class Policyd:
         """`greeted` is called when the bridge has let it in; it is of the artefact with this tag,
         and takes so many s for a step."""
         self.policy, self.link, self.spec = policy, link, policy.spec
+        self.weights: Newer | None = None  # of a policy that learns
+        self.seed = secrets.randbits(24)  # of what it draws
         self.greeted: Callable[[], None] | None = greeted
         self.rehearses = np.inf  # when it will, s
         self.greeting = wire.hello(self.spec)._replace(flags=POLICY, seq=tag, time=step_s)
@@ -52,6 +59,8 @@ class Policyd:
             if time.monotonic() - greeted >= PING_S:
                 self.link.send(self.greeting)
                 greeted = time.monotonic()
+            if self.weights:
+                self.weights.look()
             left = self.rehearses - time.monotonic()
             if (got := self.link.receive_raw(min(PING_S, max(left, 0.0)))) is None:
                 if time.monotonic() >= self.rehearses:
@@ -69,7 +78,8 @@ class Policyd:
                 elif ask := messages.ask_of(self.spec, message):
                     asks.append(ask)
             if asks:
-                self.answer(asks)
+                with contextlib.suppress(TimeoutError):  # of a server: it is held without a plan
+                    self.answer(asks)
                 due = heard + self.spec.control_dt - REHEARSED_S
                 self.rehearses = np.inf if asks[-1].waits else due
         return False
@@ -88,12 +98,22 @@ class Policyd:
         if any(ask.reset for ask in asks):
             self.policy.reset()
         ask = asks[-1]
-        try:
+        if not self.spec.action:
             targets = self.policy.step(ask.readings, ask.command)
-        except TimeoutError:  # of a server: without a plan the robot is held
-            return
-        plan = Plan(ask.period, np.asarray(targets)[None])
+            plan = Plan(ask.period, np.asarray(targets)[None])
+        else:
+            plan = self._guided(ask)
         self.link.send(messages.plan_message(self.spec, plan, ask.time))
+
+    def _guided(self, ask: Ask) -> Plan:
+        """The plan of a policy that learns, or of the human in its place."""
+        carry = self.policy.carry
+        asked = guided.Asked(ask.command, ask.action, ask.human, self.seed, ask.period)
+        told = guided.told(self.spec, self.policy.step(ask.readings, guided.asked(asked)))
+        if self.weights:
+            self.weights.recent.append((carry, *self.policy.newest))
+        version = self.weights.version if self.weights else 0
+        return Plan(ask.period, told.targets[None], Own(told.action, told.done, version))
 
 
 @dataclass(frozen=True)
@@ -104,6 +124,7 @@ class Args:
     desk: str = "127.0.0.1:9871"  # of the bridge
     runtime: Literal["jax", "numpy"] = "jax"
     elsewhere: tyro.conf.OmitArgPrefixes[Elsewhere] = Elsewhere()
+    weights: Path | None = None  # a folder where newer ones come, of a policy that learns
 
 
 def pace(policy: Deployed, golden: Golden) -> float:
@@ -127,7 +148,12 @@ def main(args: Args) -> None:
     link = Link(("0.0.0.0", 0), wire.address(args.desk))
     running = f"running  {policy.spec.name} with {args.elsewhere.policy or args.runtime}"
     greeted = lambda: print(running, flush=True)  # noqa: E731
-    if not Policyd(policy, link, greeted, tag, step_s).live():
+    policyd = Policyd(policy, link, greeted, tag, step_s)
+    if args.weights:
+        from rl.bridge.learn.newer import Newer  # which has JAX
+
+        policyd.weights = Newer(args.weights, policy)
+    if not policyd.live():
         raise ValueError("The bridge fell silent.")
 
 

@@ -10,6 +10,8 @@ from rl.bridge.export import Export, export
 from rl.bridge.identify.excite import Excite, excite
 from rl.bridge.identify.identify import Identify, identify
 from rl.bridge.launch import Run, run
+from rl.bridge.learn.certs import Keys, keys
+from rl.bridge.learn.learn import Learn, learn
 from rl.bridge.log.convert import Convert, convert
 from rl.bridge.log.replay import Replay, again
 from rl.bridge.log.report import Report, report
@@ -20,7 +22,7 @@ from rl.bridge.teleop import Teleop, teleop
 
 Args = (
     Run | Teleop | Sim | Show | Serve | Replay | Report | Convert | Export | Excite | Identify
-    | Doctor
+    | Doctor | Keys | Learn
 )  # fmt: skip
 
 
@@ -54,3 +56,7 @@ def main() -> None:
             identify(args)
         case Doctor():
             sys.exit(doctor(args))
+        case Keys():
+            keys(args)
+        case Learn():
+            sys.exit(learn(args))

@@ -20,6 +20,9 @@ from rl.bridge.checks import Reason
 from rl.bridge.clock import Clock, LockStep, Real, steady
 from rl.bridge.core import Core, Setup
 from rl.bridge.desk import Desk
+from rl.bridge.ears import UNKEPT
+from rl.bridge.learn.outbox import Outbox
+from rl.bridge.learn.steps import Steps
 from rl.bridge.limits import Limits
 from rl.bridge.lock import lock
 from rl.bridge.log.flight import About, Row
@@ -46,6 +49,8 @@ class Robotd:
     ) -> None:
         self.core, self.clock, self.driver, self.desk = core, clock, driver, desk
         self.feed, self.tally, self.ended, self.leaving = feed, Tally(), False, False
+        self.outbox: Outbox | None = None  # where steps go that are learned from
+        self.steps: Steps | None = None
         self.alone_s = ABANDONED_S
         self.last: tuple[str, Reason] = self.core.state, self.core.why  # before it was relaxed
 
@@ -101,15 +106,21 @@ class Robotd:
             self._hear("robot", datagram)
         if self.leaving:
             self._hear("bridge", b"")
+        if self.outbox and not self.outbox.kept:
+            self._hear("bridge", UNKEPT)
         if core.tells(number):
             loop = self.tally.loop._replace(missed=self.clock.missed)
             desk.tell(core.status(number, loop))
             self.tally.loop = Loop(unanswered=loop.unanswered)
         self._hear_all()
         if question := core.sense():
+            if self.steps:
+                self.steps.ask(core)
             took = desk.ask(question, core.waits, core.wishes.period, SHARE * core.dt)
             self._hear_all(answer=True)
         told = core.act()
+        if self.steps:
+            self.steps.tick(core, told)
         if told.datagram:
             self.driver.send(told.datagram)
         if self.feed:
@@ -140,6 +151,7 @@ class Args:
     pilot_patience: float = 8.0  # and for who drives it
     stays: bool = False  # until it is ended: who drives it may come at any time, and go
     log: Path | None = None  # an .mcap file of all that is heard and told
+    steps: str = ""  # host:port of who keeps the steps of a policy that learns
     limits: Limits = Limits()
 
 
@@ -164,6 +176,7 @@ def main(args: Args) -> None:
         desk.bye(end == "lost")
         held.close()
     whole = not robotd.feed or robotd.feed.close()
+    kept = not robotd.outbox or robotd.outbox.close()
     robotd.tally.missed = robotd.clock.missed
     robotd.tally.ignored = robotd.core.ears.counts + desk.turned_away()
     tell(robotd.tally, end, granted)
@@ -174,6 +187,8 @@ def main(args: Args) -> None:
     wrong = list(verdict(*robotd.last, end))
     if not whole:
         wrong.append(f"{args.log} is not whole: what could be written of it is kept.")
+    if not kept:
+        wrong.append("the last steps are not kept: who keeps them has ended, or has no room.")
     if wrong:
         sys.exit("\n".join(f"error: {x}" for x in wrong))
 
@@ -194,6 +209,9 @@ def begun(args: Args, found: Artefact, desk: Desk) -> Robotd:
     clock = LockStep(spec, wire.address(args.robot), ROBOT_S) if driver.waits else real
     made = Robotd(Core(setup, driver.codec), clock, driver, desk, feed)
     made.alone_s = np.inf if args.stays else ABANDONED_S
+    if args.steps:
+        made.outbox = Outbox(wire.address(args.steps))
+        made.steps = Steps(spec, made.outbox.put)
     return made
 
 

@@ -29,6 +29,7 @@ EPISODES = 32  # flag of a robot's greeting: it is a simulated one, whose episod
 REFUSED = 512  # flag of the answer to a greeting: who greets is not let in, and the text says why
 OTHER = 1024  # flag of that too: it is of another artefact
 DAMP = 2  # flag of a command: no stiffness, whatever its numbers say
+AGAIN = 4  # flag of a command: a simulated robot's episode is over
 MOST = 65_000  # bytes of a datagram
 DRAINED = 64  # datagrams that are read at once
 Address = tuple[str, int]
@@ -105,6 +106,7 @@ class Command(NamedTuple):
     damp: bool
     asked: np.ndarray  # [C] the operator's command, for the log
     clear: bool = False  # an operator said so: a robot that keeps errors forgets them
+    again: bool = False  # a simulated robot is to begin its next episode
 
 
 def state_message(spec: Spec, state: State) -> Message:
@@ -133,7 +135,7 @@ def by_name(spec: Spec, numbers: np.ndarray) -> dict[str, np.ndarray]:
 
 def command_message(spec: Spec, command: Command, time: float) -> Message:
     numbers = np.concatenate([command.targets, command.kp, command.kd, command.asked])
-    flags = DAMP * command.damp
+    flags = DAMP * command.damp | AGAIN * command.again
     return Message(COMMAND, flags, spec.hash, command.seq, time, numbers.astype("<f4"))
 
 
@@ -146,7 +148,8 @@ def command_of(spec: Spec, message: Message) -> Command | None:
     if not np.isfinite(message.numbers).all():
         return None
     targets, kp, kd, asked = np.split(message.numbers, [count, 2 * count, 3 * count])
-    return Command(message.seq, targets, kp, kd, bool(message.flags & DAMP), asked)
+    damp, again = (bool(message.flags & flag) for flag in (DAMP, AGAIN))
+    return Command(message.seq, targets, kp, kd, damp, asked, again=again)
 
 
 def hello(spec: Spec) -> Message:

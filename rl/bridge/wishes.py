@@ -10,7 +10,7 @@ import numpy as np
 from rl.bridge import states
 from rl.bridge.limiter import Limiter
 from rl.bridge.limits import Limits
-from rl.bridge.messages import Operator, Plan
+from rl.bridge.messages import Operator, Own, Plan
 from rl.bridge.wire import State
 from rl.spec import Spec
 
@@ -27,6 +27,7 @@ class Wishes:
         self.dt = spec.control_dt / ticks
         self.speed = np.array([a.speed for a in spec.actuators])
         self.wished = self.start = np.zeros(len(spec.actuators))
+        self.guided = bool(spec.action)  # a human acts through the policy, and not beside it
         self.state, self.since, self.soft, self.lasts = states.DISCONNECTED, 0.0, False, 0.0
         self.period = -1  # of the policy, in which it was armed
         self._arm()
@@ -40,6 +41,9 @@ class Wishes:
 
     def enter(self, state: str, before: str, now: float, limiter: Limiter) -> None:
         """A new state, from another."""
+        if self.guided and state in states.MOVING and before in states.MOVING and state != before:
+            self.state = state  # its targets go on from where they were, whoever acts
+            return
         self.state, self.since, self.start = state, now, limiter.targets.copy()
         if state == states.READY:
             self.soft = before == states.PASSIVE
@@ -67,6 +71,11 @@ class Wishes:
             return False
         self.plan = plan
         return True
+
+    @property
+    def own(self) -> Own | None:
+        """What a policy that learns told of itself last."""
+        return self.plan.own if self.plan else None
 
     @property
     def age(self) -> float:
@@ -97,6 +106,8 @@ class Wishes:
         return target if blend >= 1 else self.start + blend * (target - self.start)
 
     def _jogging(self, now: float, limiter: Limiter, operator: Operator | None) -> np.ndarray:
+        if self.guided:
+            return self._following(now, limiter, operator)
         if operator is None or not operator.deadman:
             return limiter.targets
         return limiter.targets + np.clip(operator.jog, -self.speed, self.speed) * self.dt

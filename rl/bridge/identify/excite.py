@@ -110,4 +110,4 @@ def excite(args: Excite) -> int:
         path, args.robot, by=By(asked), limits=args.limits, log=args.log,
         runtime="jax" if isinstance(found.program, str) else "numpy",
     )  # fmt: skip
-    return launch.run(run, Jogs(spec, args.seconds, args.size, args.seed))
+    return launch.run(run, Jogs(spec, args.seconds, args.size, args.seed), hung=True)

@@ -16,10 +16,9 @@ from rl.bridge.checks import Reason
 from rl.bridge.core import Setup
 from rl.bridge.ears import Codec, Ears
 from rl.bridge.log.flight import Row
-from rl.bridge.messages import Operator, Plan
+from rl.bridge.messages import Plan
 from rl.bridge.tally import CUT
 from rl.bridge.wire import State
-from rl.spec import Spec
 
 
 class Moment(NamedTuple):
@@ -76,7 +75,7 @@ class Listener:
         asked = starts and ears.robot is not None and ears.robot.seq != self.acted
         if asked and ears.robot:
             self.acted = ears.robot.seq
-        robot, command = ears.robot, within(self.setup.spec, ears.operator)
+        robot, command = ears.robot, ears.asked
         answered = *early, *self._hear(row, answer=True)
         events, ears.events = tuple(states.ASKED[x] for x in ears.events), []
         wish = *self._wish(), events, answered
@@ -113,13 +112,6 @@ class Listener:
 def moments(setup: Setup, codec: Codec, rows: list[Row]) -> Iterator[Moment]:
     listener = Listener(setup, codec)
     return map(listener.hear, rows)
-
-
-def within(spec: Spec, operator: Operator | None) -> np.ndarray:
-    """The command [C] of an operator that a policy is asked for."""
-    command = operator.command if operator else np.zeros(len(spec.command))
-    low, high = ([getattr(c, k) for c in spec.command] for k in ("low", "high"))
-    return np.clip(command, low, high).astype(np.float32)
 
 
 def why(moment: Moment) -> Reason:

@@ -64,7 +64,8 @@ class Watcher:
         self.greeted = now
 
     def _say(self, now: float) -> None:
-        counts = len(self.spec.command), len(self.spec.actuators)
-        word = Operator(0, STOP, 0, False, *map(np.zeros, counts))
+        spec = self.spec
+        blank = [np.zeros(len(x)) for x in (spec.command, spec.actuators, spec.action)]
+        word = Operator(0, STOP, 0, False, blank[0], blank[1], blank[2])
         self.link.send(messages.operator_message(self.spec, word, 0.0))
         self.said = now

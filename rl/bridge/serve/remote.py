@@ -41,7 +41,7 @@ class Remote(Deployed):
 
     def __init__(self, found: Artefact, where: Elsewhere) -> None:
         """ValueError unless a server of this artefact answers, as its golden vectors have it."""
-        super().__init__(found.spec, self._call_server, ())
+        super().__init__(found.spec, self._ask, (), ())
         self.found, self.at = found, where.policy
         self.header = token.header(token.read(where.token) if where.token else "")
         cafile = where.cert and str(where.cert)
@@ -65,7 +65,7 @@ class Remote(Deployed):
         with contextlib.suppress(asyncio.CancelledError):
             asyncio.run(self._live(met))
 
-    def _call_server(self, carry: Leaves, readings: Leaves, command: np.ndarray) -> Leaves:
+    def _ask(self, _: Leaves, carry: Leaves, readings: Leaves, command: np.ndarray) -> Leaves:
         """TimeoutError where it does not answer, or has forgotten what was."""
         link = self.link
         if link is None or (carry and carry[0] != link.number):
@@ -99,7 +99,7 @@ class Remote(Deployed):
     def _targets(self, answer: bytes | str) -> np.ndarray:
         if isinstance(answer, str):
             raise ValueError(f"The server at {self.at} says: {answer}")
-        said, count = frames.unpack(answer), len(self.spec.actuators)
+        said, count = frames.unpack(answer), self.found.golden.targets.shape[1]
         actions = said.get("actions") if isinstance(said, dict) else None
         if not isinstance(actions, np.ndarray) or actions.shape != (1, count):
             raise ValueError(f"The server at {self.at} gave no [1, {count}] actions.")

@@ -35,13 +35,13 @@ REFUSED, FAILED, FULL = 1008, 1011, 1013  # codes of closing
 
 class Question(NamedTuple):
     readings: dict[str, np.ndarray]
-    command: np.ndarray  # [C]
+    command: np.ndarray  # [C], or rl/guided.py's
     reset: bool  # forget all that was
 
 
 def question(spec: Spec, said: Any) -> Question:
     """What an observation asks; ValueError of what is none of this spec's."""
-    sizes = {sensor.name: sensor.size for sensor in spec.sensors} | {"command": len(spec.command)}
+    sizes = {sensor.name: sensor.size for sensor in spec.sensors} | {"command": spec.asked}
     if not isinstance(said, dict):
         raise ValueError("An observation is a map from names of readings to their numbers.")
     if strange := [name for name in said if name not in sizes and name != "reset"]:
@@ -54,7 +54,7 @@ def question(spec: Spec, said: Any) -> Question:
         flat = np.concatenate(found).astype(np.float32)
     if not np.isfinite(flat).all():
         raise ValueError("An observation has a number that is none, or none of float32.")
-    count = flat.size - len(spec.command)
+    count = flat.size - spec.asked
     return Question(by_name(spec, flat[:count]), flat[count:], bool(reset))
 
 
@@ -94,7 +94,7 @@ class Server:
         self.served: set[ServerConnection] = set()
         # One: of two steps at once each would take twice as long.
         self.worker = ThreadPoolExecutor(1, "policy")
-        self.most = 9 * (sum(s.size for s in policy.spec.sensors) + len(policy.spec.command)) + ROOM
+        self.most = 9 * (sum(s.size for s in policy.spec.sensors) + policy.spec.asked) + ROOM
 
     async def live(self, listening: socket.socket, tls: ssl.SSLContext | None) -> None:
         """Serve until this is cancelled."""

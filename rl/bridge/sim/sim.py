@@ -2,13 +2,10 @@
 
 import json
 import os
-import signal
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from threading import Thread
 from typing import Any, Literal
 
 import numpy as np
@@ -18,12 +15,12 @@ from rl import artefact
 from rl.bridge import launch, wire
 from rl.bridge.clock import urgent
 from rl.bridge.limits import Limits
+from rl.bridge.tied import tie
 from rl.bridge.wire import Link
 from rl.spec import Spec
 
 Address = str  # host:port
 ENDLESS_S = 1e6
-GLANCE_S = 0.5  # between two looks at whether who started it is there
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ def sim(args: Sim) -> None:
     from rl.bridge.sim.simd import STARVED
 
     if args.tied:
-        Thread(target=_mind, args=(args.tied,), daemon=True).start()
+        tie(args.tied)
     simulator, starts = _made(args)
     print(f"waiting  {simulator.robot.spec.name} on {args.address}", flush=True)
     simulator.meet(args.wait)
@@ -96,8 +93,8 @@ def _made(args: Sim) -> Any:
     from rl.bridge.sim import faults
     from rl.bridge.sim.body import KINDS
     from rl.bridge.sim.channel import NETWORKS
-    from rl.bridge.sim.simd import SILENCE, Simulator, ticks_of
-    from rl.bridge.sim.simulator import Robot
+    from rl.bridge.sim.simd import SILENCE, Simulator
+    from rl.bridge.sim.simulator import Robot, ticks_of
 
     if args.seed < 0:
         raise ValueError(f"--seed is {args.seed}; it takes a number from 0 on.")
@@ -144,13 +141,6 @@ def header(
     bridge has, the times in which it may go on after it was damped, and what is expected."""
     told = {"spec": asdict(spec) | {"hash": spec.hash.hex()}, "limits": asdict(limits)}
     return told | {"rate": rate, "released": [], "expect": [*expect]} | more
-
-
-def _mind(parent: int) -> None:
-    """End when the process that started this one has."""
-    while os.getppid() == parent:
-        time.sleep(GLANCE_S)
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _check_log(path: Path) -> None:

@@ -30,25 +30,6 @@ STARVED = 2  # exit status of a robot that was damped at the end, since no answe
 NOTHING = np.zeros(0, "<f4")
 
 
-def ticks_of(robot: Robot, rate: float | None, realtime: bool) -> int:
-    """Ticks of a wire of `rate` Hz in a step of the policy.
-
-    None: of each of physics in real time, but one of lock step, and of joints whose acceleration is
-    limited: on a faster wire these go more smoothly than their policy has learned.
-    """
-    if rate is None:
-        gentle = any(motor.acceleration for motor in robot.spec.actuators)
-        return robot.substeps if realtime and not gentle else 1
-    dt = robot.spec.control_dt
-    ticks = round(dt * rate) if 0 < rate <= robot.substeps / dt else 0
-    if not ticks or robot.substeps % ticks or abs(ticks / rate - dt) > 1e-9:
-        raise ValueError(
-            f"--rate is {rate:g}: it needs a multiple of {1 / dt:g} that divides --hz, "
-            f"{robot.substeps / dt:g}."
-        )
-    return ticks
-
-
 class Simulator:
     """A robot behind a socket: waits for a bridge, then lives through its episodes."""
 
@@ -75,6 +56,7 @@ class Simulator:
         self.through(NETWORKS["none"], NETWORKS["none"], 0)
         self.befall([], 0)
         self.seq, self.answered, self.log = 0, 0, Log()
+        self.before = 0  # ticks before this episode
         self.starved, self.behind = 0, 0.0  # steps damped for want of an answer; s behind the clock
 
     def through(self, there: Network, back: Network, seed: int) -> None:
@@ -116,7 +98,11 @@ class Simulator:
         )
 
     def episode(self, number: int, qpos: np.ndarray, qvel: np.ndarray, seconds: float) -> str:
-        """Live from a pose for so long; how it ended.  Its time begins at `number` * `seconds`."""
+        """Live from a pose for so long; how it ended.
+
+        Time goes on as if the episode before had taken so long, unless its bridge said that it was
+        over.
+        """
         robot, dt = self.robot, self.robot.spec.control_dt
         robot.reset(qpos, qvel)
         for way in (self.spoiler, self.there, self.back):
@@ -124,11 +110,13 @@ class Simulator:
         if not self.episodes:
             robot.damp()
         end, self.silent, self.began = round(seconds / dt), 0.0, time.monotonic()
+        before, first = self.before, self.seq + 1
+        self.before += end * self.ticks
         heard = self.starved  # when it last heard anything
         self.absent = False  # in lock step, who did not answer in time: nobody waits for it again
         for t in range(end):
             for tick in range(self.ticks):
-                self._tick(number * end * self.ticks, t * self.ticks + tick)
+                self._tick(before, t * self.ticks + tick)
             self.starved += self.silent > HOLD_S
             heard = heard if self.silent else self.starved
             self.log.add(**robot.facts(), episode=number, silent=self.silent)
@@ -140,6 +128,9 @@ class Simulator:
                 return "lost" if self.episodes else "left"
             if robot.fallen and self.episodes:
                 return "fell"
+            if robot.told.again and robot.told.seq >= first and self.episodes:
+                self.before = before + (t + 1) * self.ticks
+                return "over"
         return ("starved" if self.silent else "damped") if robot.damped else "done"
 
     def _tick(self, before: int, t: int) -> None:

@@ -162,6 +162,25 @@ class Robot:
         return out
 
 
+def ticks_of(robot: Robot, rate: float | None, realtime: bool) -> int:
+    """Ticks of a wire of `rate` Hz in a step of the policy.
+
+    None: of each of physics in real time, but one of lock step, and of joints whose acceleration is
+    limited: on a faster wire these go more smoothly than their policy has learned.
+    """
+    if rate is None:
+        gentle = any(motor.acceleration for motor in robot.spec.actuators)
+        return robot.substeps if realtime and not gentle else 1
+    dt = robot.spec.control_dt
+    ticks = round(dt * rate) if 0 < rate <= robot.substeps / dt else 0
+    if not ticks or robot.substeps % ticks or abs(ticks / rate - dt) > 1e-9:
+        raise ValueError(
+            f"--rate is {rate:g}: it needs a multiple of {1 / dt:g} that divides --hz, "
+            f"{robot.substeps / dt:g}."
+        )
+    return ticks
+
+
 def _ordered(model: mujoco.MjModel, spec: Spec) -> tuple[list[str], list[str]]:
     """The model's own names: of the sensors that the spec has, in its order, and of actuators."""
     sensors = {model.sensor(i).name for i in range(model.nsensor)}
