@@ -108,6 +108,7 @@ def test_a_server_of_another_policy_is_told_of_in_words() -> None:
         (ours | {"artefact": "0" * 64}, "The server at ws://a:1 is of another artefact"),
         (facts(slow, "jax"), "is of another spec: its control_dt is 0.025, and not 0.02"),
         (ours | {"hash": "", "spec": {"x": b"y"}}, "sent a hello that cannot be read"),
+        (ours | {"hash": "", "spec": {b"x": {1: 2}}}, "sent a hello that cannot be read"),
         (ours | {"hash": None}, "is of another spec"),
     ):
         with pytest.raises(ValueError, match=why):

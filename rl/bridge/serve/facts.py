@@ -26,8 +26,9 @@ def check(found: Artefact, said: Any, at: str) -> None:
     ours = facts(found, "")
     if not isinstance(said, dict) or any(said.get(x) != ours[x] for x in ("server", "schema")):
         raise ValueError(f"What serves at {at} is not robotrl, or of another version.")
-    same, text = said.get("hash") == ours["hash"], json.dumps(said.get("spec"), default=str)
-    hello = wire.Message(wire.HELLO, 0, found.spec.hash if same else b"", 0, 0.0, np.zeros(0), text)
+    theirs = found.spec.hash if said.get("hash") == ours["hash"] else b""
+    text = json.dumps(said.get("spec"), default=str, skipkeys=True)
+    hello = wire.Message(wire.HELLO, 0, theirs, 0, 0.0, np.zeros(0), text)
     check_hello(found.spec, hello, f"The server at {at}")
     if said.get("artefact") != found.digest:
         raise ValueError(

@@ -138,7 +138,7 @@ class Remote(Deployed):
             await asyncio.sleep(AGAIN_S)
             try:
                 return await self._meet()
-            except ValueError as error:
+            except Exception as error:  # whatever a server makes of itself meanwhile
                 why = str(error)
 
     async def _meet(self) -> ClientConnection:
