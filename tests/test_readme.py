@@ -19,7 +19,7 @@ from experiments import cli
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/OWED.md")]
 PAGES += [ROOT / "benchmarks/peers/README.md"]
-PAGES += [ROOT / "docs" / f"{name}.md" for name in ("interface", "broken", "robot")]
+PAGES += [ROOT / "docs" / f"{name}.md" for name in ("interface", "broken", "robot", "serve")]
 BLOCKS = [
     (language, text)
     for page in PAGES

@@ -22,6 +22,7 @@ from rl.bridge import robots, wire
 from rl.bridge.limits import Limits
 from rl.bridge.page.board import PORT
 from rl.bridge.pilot import UNTOLD, Pilot
+from rl.bridge.serve.elsewhere import Elsewhere
 from rl.bridge.source import By, Driver
 from rl.bridge.wire import Link
 from rl.spec import Spec
@@ -54,6 +55,7 @@ class Run:
     by: tyro.conf.OmitArgPrefixes[By] = By()  # keys, of who starts a simulated robot and names none
     desk: str = ""  # or who comes to this host:port, with python -m rl.bridge teleop
     runtime: Literal["jax", "numpy"] = "jax"
+    elsewhere: tyro.conf.OmitArgPrefixes[Elsewhere] = Elsewhere()
     limits: Limits = Limits()
     log: Path | None = None  # an .mcap file of all that is heard and told
     page: Port = 0  # of a web page on this machine that shows it, and can stop it: 9880 or another
@@ -69,6 +71,7 @@ def run(args: Run, own: Driver | None = None, hung: bool = False) -> int:
     path = found(args.artefact)
     spec = artefact.read(path).spec
     args.limits.check()
+    args.elsewhere.check()
     if args.log:
         check_log(args.log)
     if args.desk and args.by.said:
@@ -127,7 +130,7 @@ def _begin(
     begun.append(_start("robotd", path, *flags))
     newer = [f"--weights={args.weights}"] if args.weights else []
     policy = _start("policyd", path, f"--desk={desk}", f"--runtime={args.runtime}", *newer,
-                    stdout=subprocess.PIPE)  # fmt: skip
+                    *args.elsewhere.flags, stdout=subprocess.PIPE)  # fmt: skip
     begun.append(policy)
     if robot:
         begun.append(_start(

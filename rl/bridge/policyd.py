@@ -3,6 +3,7 @@
 It comes to a bridge when it is compiled and warm, and not before.
 """
 
+import contextlib
 import gc
 import secrets
 import signal
@@ -22,6 +23,7 @@ from rl.bridge.clock import urgent
 from rl.bridge.desk import POLICY
 from rl.bridge.greeting import check_hello
 from rl.bridge.messages import Ask, Own, Plan
+from rl.bridge.serve.elsewhere import Elsewhere
 from rl.bridge.wire import OTHER, REFUSED, Link
 from rl.guard import guard
 
@@ -76,7 +78,8 @@ class Policyd:
                 elif ask := messages.ask_of(self.spec, message):
                     asks.append(ask)
             if asks:
-                self.answer(asks)
+                with contextlib.suppress(TimeoutError):  # of a server: it is held without a plan
+                    self.answer(asks)
                 due = heard + self.spec.control_dt - REHEARSED_S
                 self.rehearses = np.inf if asks[-1].waits else due
         return False
@@ -120,6 +123,7 @@ class Args:
     artefact: tyro.conf.Positional[Path]
     desk: str = "127.0.0.1:9871"  # of the bridge
     runtime: Literal["jax", "numpy"] = "jax"
+    elsewhere: tyro.conf.OmitArgPrefixes[Elsewhere] = Elsewhere()
     weights: Path | None = None  # a folder where newer ones come, of a policy that learns
 
 
@@ -136,13 +140,13 @@ def pace(policy: Deployed, golden: Golden) -> float:
 
 def main(args: Args) -> None:
     found = artefact.read(args.artefact)
-    policy = artefact.deploy(found, args.runtime)
+    policy = args.elsewhere.deploy(found, args.runtime)
     tag, step_s = wire.tag(found.digest), pace(policy, found.golden)
     gc.collect()
     gc.freeze()  # to look through all that JAX has made would hold it up for several periods
     urgent("policy")  # this thread, after those that JAX has begun: a step is done in this one
     link = Link(("0.0.0.0", 0), wire.address(args.desk))
-    running = f"running  {policy.spec.name} with {args.runtime}"
+    running = f"running  {policy.spec.name} with {args.elsewhere.policy or args.runtime}"
     greeted = lambda: print(running, flush=True)  # noqa: E731
     policyd = Policyd(policy, link, greeted, tag, step_s)
     if args.weights:

@@ -15,13 +15,14 @@ from rl.bridge.learn.learn import Learn, learn
 from rl.bridge.log.convert import Convert, convert
 from rl.bridge.log.replay import Replay, again
 from rl.bridge.log.report import Report, report
+from rl.bridge.serve.serve import Serve, serve
 from rl.bridge.show import Show, show
 from rl.bridge.sim.sim import Sim, sim
 from rl.bridge.teleop import Teleop, teleop
 
 Args = (
-    Run | Teleop | Sim | Show | Replay | Report | Convert | Export | Excite | Identify | Doctor
-    | Keys | Learn
+    Run | Teleop | Sim | Show | Serve | Replay | Report | Convert | Export | Excite | Identify
+    | Doctor | Keys | Learn
 )  # fmt: skip
 
 
@@ -39,6 +40,8 @@ def main() -> None:
             sim(args)
         case Show():
             show(args)
+        case Serve():
+            serve(args)
         case Replay():
             again(args)
         case Report():
