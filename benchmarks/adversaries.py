@@ -133,8 +133,8 @@ class Bridge:
         if says:
             self.number += bool(event)
             code = states.ASKED.index(event) if event else -1
-            blank = map(np.zeros, (len(self.spec.command), len(self.spec.actuators)))
-            said = Operator(t + 1, code, self.number, False, *blank)
+            command, jog = np.zeros(len(self.spec.command)), np.zeros(len(self.spec.actuators))
+            said = Operator(t + 1, code, self.number, False, command, jog)
             core.hear("operator", wire.encode(messages.operator_message(self.spec, said, 0.0)))
         asked = messages.ask_of(self.spec, wire.decode(core.sense()))
         if asked and wish is not None:

@@ -45,6 +45,7 @@ class Human:
     demos: int = 0  # episodes that it does all by itself, to begin with
     patience_s: float = 0.5  # without progress, before it takes over
     holds_s: float = 5.0  # at most, before it lets go
+    speed: float = 0.5  # share of the most that an action may move
     noise: float = 0.01  # std of its hand, of an action
     corrects: bool = True  # later as well
     seed: int = 0
@@ -71,7 +72,7 @@ class Corrector:
 
     def __init__(self, task: Any, human: Human) -> None:
         self.task, self.human = task, human
-        self.expert = Expert(way=0, patience=0.4)
+        self.expert = Expert(way=0, speed=human.speed, patience=0.4)
         self.look = jax.jit(partial(self._look, self.expert))
         self.key, self.carry = jax.random.key(human.seed), self._fresh(1)
         self.begun, self.episode = 0, 0  # as statuses count them; ours

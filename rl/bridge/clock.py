@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import gc
 import os
+import select
 import time
 from typing import NamedTuple, Protocol
 
@@ -13,6 +14,8 @@ from rl.bridge import wire
 from rl.bridge.wire import Link, Message
 from rl.spec import Spec
 
+BEHIND_S = 0.003  # behind a state, that a tick is to begin
+FOLLOWS = 0.1  # share of what it is off by, that a tick moves towards that
 SPIN_S = 250e-6  # before a tick, in which it does not sleep: a sleep may end that much late
 PRIORITY = {"bridge": 50, "policy": 40, "robot": 30}  # of 1 to 99; a robot that is simulated
 MCL_CURRENT, MCL_FUTURE = 1, 2
@@ -63,6 +66,24 @@ class Real:
     @property
     def _due(self) -> float:
         return self.t0 + self.number * self.dt
+
+
+class Paced(Real):
+    """Ticks that follow a robot's own, where a state comes but once a period of the policy: just
+    behind its states, which would else wait for up to a period."""
+
+    def __init__(self, dt: float, states: Link) -> None:
+        super().__init__(dt)
+        self.states = states
+
+    def wait(self) -> Tick:
+        if self.t0:
+            # By when the next is due, a state is to have been there for a while.
+            left = self._due + self.dt - time.monotonic()
+            came = bool(select.select([self.states.socket], [], [], max(left - SPIN_S, 0.0))[0])
+            early = self._due + self.dt - time.monotonic()
+            self.t0 -= FOLLOWS * (early - BEHIND_S) if came else -FOLLOWS * BEHIND_S
+        return super().wait()
 
 
 class LockStep:

@@ -80,8 +80,8 @@ class Desk:
         """Put a question to the policy; s until it was answered, NaN if that took longer."""
         return self._put("policy", datagram, wire.PLAN, period, budget, waits)
 
-    def tell(self, status: Status) -> None:
-        """Say how it is to who drives it, and to watchers."""
+    def tell(self, status: Status, budget: float = 0.0) -> None:
+        """Say how it is to who drives it, whose answer is waited for so many s, and to watchers."""
         datagram = wire.encode(status_message(self.spec, status))
         self.told = time.monotonic()
         for at in [x for x in self.watchers if self.told - self.spoke[x] > GONE_S]:
@@ -89,7 +89,7 @@ class Desk:
             del self.spoke[at]
         for link in self.watchers.values():
             link.send_raw(datagram)
-        self._put("operator", datagram, wire.OPERATOR, status.tick, 0.0, status.waits)
+        self._put("operator", datagram, wire.OPERATOR, status.tick, budget, status.waits)
 
     def bye(self, lost: bool) -> None:
         for link in (*self.links.values(), *self.watchers.values()):

@@ -17,9 +17,10 @@ from rl import artefact
 from rl.artefact import Artefact
 from rl.bridge import robots, states, wire
 from rl.bridge.checks import Reason
-from rl.bridge.clock import Clock, LockStep, Real, steady
+from rl.bridge.clock import Clock, LockStep, Paced, Real, steady
 from rl.bridge.core import Core, Setup
 from rl.bridge.desk import Desk
+from rl.bridge.drivers.udp import Udp
 from rl.bridge.ears import UNKEPT
 from rl.bridge.learn.outbox import Outbox
 from rl.bridge.learn.steps import Steps
@@ -39,6 +40,7 @@ ABANDONED_S = 10.0  # s of silence of who drives it
 LOST_S = 2.0  # s of silence after which a simulated robot is given up
 RELAX_S = 0.2  # s that motors are told to be damped at the end
 SHARE = 0.4  # of a tick of the wire, for which it waits for the policy
+HUMAN = 0.15  # and for a human who may act in its place
 
 
 class Robotd:
@@ -110,7 +112,8 @@ class Robotd:
             self._hear("bridge", UNKEPT)
         if core.tells(number):
             loop = self.tally.loop._replace(missed=self.clock.missed)
-            desk.tell(core.status(number, loop))
+            patience = HUMAN * core.dt if core.setup.spec.action else 0.0
+            desk.tell(core.status(number, loop), patience)
             self.tally.loop = Loop(unanswered=loop.unanswered)
         self._hear_all()
         if question := core.sense():
@@ -205,7 +208,8 @@ def begun(args: Args, found: Artefact, desk: Desk) -> Robotd:
         raise
     setup = Setup(spec, args.limits, ticks, driver.episodes, found.digest)
     feed = Feed(args.log, About(setup, driver.codec.name, time.time())) if args.log else None
-    real = Real(spec.control_dt / ticks)
+    dt = spec.control_dt / ticks
+    real = Paced(dt, driver.link) if ticks == 1 and isinstance(driver, Udp) else Real(dt)
     clock = LockStep(spec, wire.address(args.robot), ROBOT_S) if driver.waits else real
     made = Robotd(Core(setup, driver.codec), clock, driver, desk, feed)
     made.alone_s = np.inf if args.stays else ABANDONED_S

@@ -20,7 +20,6 @@ from rl import artefact
 from rl.bridge import wire
 from rl.bridge.learn import certs, segments, weights
 from rl.bridge.learn.journal import QUOTA, Journal
-from rl.bridge.learn.newer import REFUSED
 from rl.bridge.learn.outbox import Inbox
 from rl.bridge.learn.segments import Full
 from rl.bridge.learn.uplink import Uplink
@@ -87,7 +86,7 @@ class Actor:
 
     def facts(self) -> dict[str, Any]:
         """How it is."""
-        uplink, refused = self.uplink, self.folder / "weights" / REFUSED
+        uplink, refused = self.uplink, self.folder / "weights" / weights.REFUSED
         return {
             "steps": self.steps, "pending": uplink.pending, "acked": uplink.acked,
             "learner_up": uplink.up, "learner_silent_s": min(uplink.heard_s, 1e9),

@@ -20,7 +20,6 @@ GROWN = 10.0  # times the largest number of a leaf that its next may be ...
 LEAST = 1.0  # ... or this
 MOVED = 1.0  # of actions, whose range is 2: the mean that what was just asked may be answered anew
 RECENT = 16  # steps that new weights are tried on
-REFUSED = "refused.jsonl"
 
 
 class Newer:
@@ -43,7 +42,7 @@ class Newer:
         why = "they are no weights" if leaves is None else self.trouble(leaves)
         if leaves is None or why:
             self.refused = found.version
-            with contextlib.suppress(OSError), (self.folder / REFUSED).open("a") as file:
+            with contextlib.suppress(OSError), (self.folder / weights.REFUSED).open("a") as file:
                 file.write(json.dumps({"version": found.version, "why": why}) + "\n")
             print(f"refused  weights {found.version}: {why}", flush=True)
             return

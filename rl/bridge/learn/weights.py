@@ -15,6 +15,7 @@ from rl.bridge.learn.frames import CHUNK, WEIGHTS, Chunk, Manifest, Pull
 
 NAME = re.compile(r"(\d{12})-([0-9a-f]{64})\.weights")
 KEPT = 2  # files
+REFUSED = "refused.jsonl"  # beside them: those that were not taken, and why
 AHEAD = 4  # pieces that are asked for at once
 PATIENCE_S = 1.0  # after which what was asked for is asked for again
 
