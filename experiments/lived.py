@@ -82,7 +82,8 @@ class Pieces:
     def _close(self, done: bool = False, fell: bool = False, over: bool = False) -> Iterator[Piece]:
         steps, self.steps = self.steps, []
         if len(steps) > 1 + self.led and not self.ended:
-            yield Piece(steps, self.first, self.led, done, fell and not done, over and not done)
+            fell, over = fell and not done, over and not (done or fell)
+            yield Piece(steps, self.first, self.led, done, fell, over)
 
 
 class Lived(NamedTuple):

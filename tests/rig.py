@@ -95,8 +95,8 @@ class Rig:
         self.word += bool(event)
         self.asks += 1
         code = states.ASKED.index(event) if event else -1
-        counts = len(self.spec.command), len(self.spec.actuators)
-        blank = Operator(self.asks, code, self.word, False, *map(np.zeros, counts))
+        parts = self.spec.command, self.spec.actuators, self.spec.action
+        blank = Operator(self.asks, code, self.word, False, *(np.zeros(len(x)) for x in parts))
         message = messages.operator_message(self.spec, blank._replace(**more), 0.0)
         self.core.hear("operator", wire.encode(message))
 

@@ -1,0 +1,225 @@
+"""What a robot did is seen by its learner as it was by the robot, and as a simulation has it."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import envs
+from agents.sac import SAC
+from experiments import explorer, lived
+from experiments.explorer import Explorer
+from experiments.lived import Lived, Pieces, Robot, hil_serl, rlif, runs
+from rl import artefact, guided
+from rl.bridge.checks import Reason
+from rl.bridge.learn.outbox import LABEL
+from rl.bridge.learn.steps import End, Step, pack
+from rl.guided import Asked
+from rl.types import Transition
+
+UP = 4  # steps of 0.0125 m, to a goal
+AGENT, BRIDGE = SAC(hidden=(16,), critic_hidden=(16,)), bytes(16)
+
+
+@cache
+def reach() -> Any:
+    return envs.make("panda-reach", rewards="sparse")
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> artefact.Deployed:
+    env, path = reach(), tmp_path_factory.mktemp("explorer") / "explorer.zip"
+    state = AGENT.init(jax.random.key(0), env.reset(jax.random.key(0)).obs, jnp.zeros(3))
+    act = AGENT.policy(explore=True, action_dim=env.action_dim)
+    params = AGENT.deploy(state)
+    made = Explorer(env, act, explorer.scripted(env), "panda-reach", params)
+    made.artefact(params).write(path)
+    return artefact.deploy(artefact.read(path))
+
+
+class Flight(NamedTuple):
+    """An episode in simulation, and what a bridge would have kept of it."""
+
+    steps: list[Step]
+    seen: list[Any]  # observations, that after the last as well
+    did: list[np.ndarray]
+    targets: list[np.ndarray]  # that the robot was told
+    wished: list[np.ndarray]  # that the simulation made of the same action
+    success: list[bool]
+
+
+def flown(policy: artefact.Deployed, count: int, acts: Any, goal: Any = None) -> Flight:
+    """`acts` says of each step whether a human does, who goes up to a `goal`, m from where it is,
+    if there is one."""
+    env, spec = reach(), policy.spec
+    step, rng = jax.jit(env.step), np.random.default_rng(0)
+    control = jax.jit(env.task.control)
+    policy.reset()
+    state = jax.jit(env.reset)(jax.random.key(3))
+    if goal is not None:
+        tool = np.asarray(state.sim.told["tool_pos"])
+        state = env.reset_to(jax.random.key(3), env.task.table.start(), np.zeros(9), tool + goal)
+    flight = Flight([], [state.obs], [], [], [], [])
+    for i in range(count):
+        sim = state.sim
+        human = rng.uniform(-1, 1, 3).astype(np.float32)
+        human = np.array([0, 0, i < UP], np.float32) if goal else human
+        readings = {s.name: np.asarray(sim.told[s.name]) for s in spec.sensors}
+        asked = Asked(np.asarray(sim.command), human, bool(acts(i)), 5, i)
+        told = guided.told(spec, policy.step(readings, guided.asked(asked)))
+        action = human if acts(i) else told.action
+        flight.targets.append(told.targets)
+        flight.wished.append(np.asarray(control(jnp.asarray(action), sim.told, sim.memory)[0]))
+        numbers = np.concatenate([readings[s.name] for s in spec.sensors])
+        flight.steps.append(Step(
+            1, i, 0.05 * i, numbers, asked.command, told.action, human, asked.human, True, False,
+            told.done, 0, Reason(0),
+        ))  # fmt: skip
+        state = step(state, jnp.asarray(action))
+        flight.did.append(action)
+        flight.seen.append(state.obs)
+        flight.success.append(bool(state.metrics["success"] > 0))
+    return flight
+
+
+def records(steps: list[Step | End], first: int = 0) -> list[bytes]:
+    return [LABEL.pack(BRIDGE, first + i) + pack(x) for i, x in enumerate(steps)]
+
+
+def read(spec: Any, kept: list[bytes]) -> list[Lived]:
+    pieces, robot = Pieces(spec), Robot(reach(), spec)
+    return [robot.lived(piece) for record in kept for piece in pieces.take(record)]
+
+
+def end(steps: list[Step], **more: Any) -> End:
+    return End(1, steps[-1].period + 1, 9.0, Reason.ASKED, False)._replace(**more)
+
+
+def test_a_robot_does_as_the_simulation_whoever_acts(policy: artefact.Deployed) -> None:
+    flight = flown(policy, 12, lambda i: 4 <= i < 9)
+    np.testing.assert_allclose(flight.targets, flight.wished, atol=1e-5)
+    own = np.array([step.policy for step in flight.steps])
+    assert np.abs(np.diff(own, axis=0)).min() > 0  # it explores, whoever acts
+
+
+def test_its_learner_sees_what_it_saw(policy: artefact.Deployed) -> None:
+    flight = flown(policy, 12, lambda i: 4 <= i < 9)
+    (found,) = read(policy.spec, records([*flight.steps, end(flight.steps)]))
+    for name, at in (("obs", 0), ("next_obs", 1)):
+        seen = np.stack(flight.seen[at : at + 11])
+        np.testing.assert_allclose(getattr(found.seen, name), seen, atol=1e-5, err_msg=name)
+    np.testing.assert_array_equal(found.seen.action, np.stack(flight.did[:11]))
+    assert found.human.tolist() == [4 <= i < 9 for i in range(11)]
+    assert found.starts.nonzero()[0].tolist() == [3]
+    assert found.seen.truncated.nonzero()[0].tolist() == [10]
+    assert not found.seen.terminated.any()
+    assert not found.seen.reward.any()
+
+
+def test_what_is_done_ends_it_when_the_task_says_so(policy: artefact.Deployed) -> None:
+    flight = flown(policy, 16, lambda i: True, goal=[0.0, 0.0, 0.05])
+    told = [step.done > 0.5 for step in flight.steps]
+    assert any(told)
+    # The policy says of a step, as it begins, what the simulation says at the end of that before.
+    assert told[1:] == flight.success[:-1]
+    first = told.index(True)
+    (found,) = read(policy.spec, records([*flight.steps, end(flight.steps)]))
+    assert len(found.human) == first
+    assert found.seen.terminated.nonzero()[0].tolist() == [first - 1]
+    assert found.seen.reward.nonzero()[0].tolist() == [first - 1]
+
+
+def test_it_goes_on_with_the_same_memory_in_another_piece(
+    policy: artefact.Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flight = flown(policy, 12, lambda i: i % 2)
+    kept = records([*flight.steps, end(flight.steps)])
+    (whole,) = read(policy.spec, kept)
+    monkeypatch.setattr(lived, "MOST", 4)
+    parts = read(policy.spec, kept)
+    assert len(parts) > 2
+    joined = jax.tree.map(lambda *xs: np.concatenate(xs), *(part.seen for part in parts))
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6), joined, whole.seen)
+
+
+def test_a_period_that_is_missing_is_no_transition(policy: artefact.Deployed) -> None:
+    steps = flown(policy, 9, lambda i: False).steps
+    parts = read(policy.spec, records([*steps[:4], *steps[5:], end(steps)]))
+    assert [len(x.human) for x in parts] == [3, 3]
+    assert [x.seen.truncated[-1].item() for x in parts] == [True, True]
+
+
+def test_a_record_that_is_there_twice_counts_once(policy: artefact.Deployed) -> None:
+    steps = flown(policy, 6, lambda i: False).steps
+    kept = records([*steps, end(steps)])
+    pieces = Pieces(policy.spec)
+    found = [
+        p for record in (*kept[:4], *kept[1:4], b"noise", *kept[4:]) for p in pieces.take(record)
+    ]
+    assert [len(piece.steps) for piece in found] == [6]
+    assert pieces.dropped == 4
+
+
+def test_a_bridge_that_was_killed_leaves_an_episode_that_is_cut(policy: artefact.Deployed) -> None:
+    steps = flown(policy, 6, lambda i: False).steps
+    other = [LABEL.pack(bytes([1]) * 16, i) + pack(x) for i, x in enumerate([*steps, end(steps)])]
+    first, second = read(policy.spec, [*records(list(steps[:5])), *other])
+    assert (len(first.human), len(second.human)) == (4, 5)
+    assert first.seen.truncated[-1]
+    np.testing.assert_allclose(first.seen.obs, second.seen.obs[:4], atol=1e-6)
+
+
+def test_between_checkpoints_it_goes_on_and_no_transition_has_two_commands(
+    policy: artefact.Deployed,
+) -> None:
+    steps = flown(policy, 8, lambda i: False).steps
+    new = np.array([0.4, 0.1, 0.3], np.float32)
+    legs = [x._replace(over=i == 3, command=x.command if i < 4 else new)
+            for i, x in enumerate(steps)]  # fmt: skip
+    first, second = read(policy.spec, records([*legs, end(legs)]))
+    assert (len(first.human), len(second.human)) == (3, 3)  # steps 0 to 2, and 4 to 6
+    assert first.seen.truncated[-1]
+    whole = read(policy.spec, records([*steps, end(steps)]))[0]
+    np.testing.assert_array_equal(second.seen.action, whole.seen.action[4:7])
+
+
+def test_a_fall_ends_it(policy: artefact.Deployed) -> None:
+    steps = flown(policy, 5, lambda i: False).steps
+    (found,) = read(policy.spec, records([*steps, end(steps, fell=True)]))
+    assert found.seen.terminated.nonzero()[0].tolist() == [3]
+    assert not found.seen.truncated.any()
+
+
+def some(human: list[int], terminated: bool = False) -> Lived:
+    acts = np.array(human, bool)
+    count = len(acts)
+    last = np.arange(count) == count - 1
+    numbers = np.arange(count, dtype=np.float32)
+    seen: Any = Transition(numbers, numbers, last.astype(np.float32), last & terminated,
+                           last & (not terminated), numbers + 1)  # fmt: skip
+    starts = np.append(acts[1:] & ~acts[:-1], False)
+    return Lived(seen, acts, starts, np.ones(count, bool))
+
+
+def test_demonstrations_are_what_humans_did_each_run_of_it_cut_off() -> None:
+    told = hil_serl(some([0, 1, 1, 0, 1, 1], terminated=True))
+    assert np.asarray(told.shown.obs).tolist() == [1, 2, 4, 5]
+    assert np.asarray(told.shown.truncated).tolist() == [False, True, False, False]
+    assert np.asarray(told.shown.terminated).tolist() == [False, False, False, True]
+    assert np.asarray(told.all.reward).tolist() == [0, 0, 0, 0, 0, 1]
+    assert len(runs(told.all, np.zeros(6, bool)).reward) == 0
+
+
+def test_that_a_human_takes_over_is_what_rlif_learns_from() -> None:
+    told = rlif(some([0, 1, 1, 0, 0, 1], terminated=True))
+    assert np.asarray(told.all.reward).tolist() == [-1, 0, 0, 0, -1, 0]
+
+
+def test_a_task_that_no_robot_measures_is_refused(tmp_path: Path) -> None:
+    env = envs.make("HalfCheetah-v5")
+    with pytest.raises(ValueError, match="reads what no robot measures"):
+        Explorer(env, AGENT.policy(True, 6), explorer.Nobody(), "HalfCheetah-v5", {})
