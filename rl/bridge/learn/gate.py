@@ -64,7 +64,10 @@ class Gate:
             self._router.bind(address)
         except zmq.ZMQError as error:
             self.close()
-            raise ValueError(f"Cannot listen on {address}: {error.strerror}.") from error
+            why = zmq.strerror(error.errno or 0)
+            raise ValueError(
+                f"Cannot listen on {address}: {why}. Name another, as tcp://127.0.0.1:9890."
+            ) from error
 
     @property
     def address(self) -> str:

@@ -46,12 +46,13 @@ def main(args: Args) -> None:
     if args.tied:
         tie(args.tied)
     secret, actors = certs.read_secret(args.keys / "learner.secret"), certs.allowed(args.keys)
+    spec = _spec(args.spec)
     with (
         closing(Ledger(args.folder)) as ledger,
         closing(Shelf(args.weights)) as shelf,
         closing(Gate(args.listen, secret, actors)) as gate,
     ):
-        intake = Intake(ledger, shelf, _spec(args.spec), gate.send)
+        intake = Intake(ledger, shelf, spec, gate.send)
         print(f"intake   from {', '.join(actors) or 'nobody'} on {gate.address}", flush=True)
         serve(intake, gate, args.folder / "intake.json")
 

@@ -1,5 +1,6 @@
 """An actor's connection to its learner, made again for as long as it takes."""
 
+import re
 import struct
 import time
 from typing import Any
@@ -15,8 +16,8 @@ DEAD_S = 5.0  # of silence, after which a connection is given up
 QUEUED = 128  # frames, each way
 EVENT = struct.Struct("=hi")
 MET, UP = zmq.EVENT_CONNECTED, zmq.EVENT_HANDSHAKE_SUCCEEDED
-DOWN = {
-    zmq.EVENT_DISCONNECTED: "",
+DOWN = zmq.EVENT_DISCONNECTED
+TROUBLE = {
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: "The learner does not know the key of this actor.",
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "Whoever listens there is no learner of ours.",
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "The learner there has another key, or does not answer.",
@@ -33,10 +34,13 @@ OPTIONS: dict[int, Any] = {
 class Line:
     def __init__(self, address: str, secret: bytes, learner: bytes, poller: zmq.Poller) -> None:
         """To who has the secret to the public key `learner`; what comes wakes the poller."""
+        port = re.fullmatch(r"tcp://[^\s/]+:(\d{1,5})", address)
+        if not port or not 0 < int(port[1]) < 65536:
+            raise ValueError(f"{address} is no address: it is as tcp://127.0.0.1:9890.")
         self._address, self._secret, self._learner = address, secret, learner
         self._poller, self._context = poller, zmq.Context()
         self.up = False  # the learner is there, and each knows the other's key
-        self.trouble = ""  # why it is not, if that is known
+        self.trouble = self._nobody = f"Nobody answers at {address}."  # why it is not
         self._open()
 
     def look(self) -> bool:
@@ -46,7 +50,7 @@ class Line:
             event = EVENT.unpack(self._events.recv_multipart()[0])[0]
             came |= event == UP
             self.up, self._meets = event == UP, event == MET
-            self.trouble = DOWN.get(event) or self.trouble * (not self.up)
+            self.trouble = self._nobody if self.up else TROUBLE.get(event, self.trouble)
         if self.up or self._meets:
             self._tried = now
         elif now - self._tried > ANEW_S:
@@ -91,16 +95,10 @@ class Line:
         self._socket.set(zmq.CURVE_SERVERKEY, self._learner)
         self._socket.set(zmq.CURVE_SECRETKEY, self._secret)
         self._socket.set(zmq.CURVE_PUBLICKEY, zmq.curve_public(self._secret))
-        self._events = self._socket.get_monitor_socket(MET | UP | sum(DOWN))
+        self._events = self._socket.get_monitor_socket(MET | UP | DOWN | sum(TROUBLE))
         for each in (self._socket, self._events):
             self._poller.register(each, zmq.POLLIN)
-        try:
-            self._socket.connect(self._address)
-        except zmq.ZMQError as error:
-            self.close()
-            raise ValueError(
-                f"{self._address} is no address: {error.strerror}; it is tcp://host:port."
-            ) from error
+        self._socket.connect(self._address)
 
     def _shut(self, linger: int = 0) -> None:
         for each in (self._socket, self._events):

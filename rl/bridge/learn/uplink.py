@@ -78,7 +78,7 @@ class Uplink:
 
     @property
     def trouble(self) -> str:
-        """Why it is not up, if that is known."""
+        """Why it is not up."""
         return "" if self._welcome else self.refused or self.line.trouble
 
     @property
