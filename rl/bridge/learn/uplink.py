@@ -22,6 +22,7 @@ GREET_S = 0.5  # between greetings that are not answered
 STALLED_S = 2.0  # after which it greets, to hear from where on what was sent is not there
 BATCH = 64 << 10  # bytes of records in a frame, or one record
 WINDOW = 4 << 20  # bytes under way, at most
+LEAST = 4 << 10  # at first, and of a frame: a line that often breaks lets small ones pass
 SLOW_S = 1.0  # until an acknowledgement, above which less is under way
 TICK_S = 0.05  # between two looks at what is due
 MANY = 256  # messages that are heard at once
@@ -62,7 +63,7 @@ class Uplink:
         self._welcome = False
         self._next: dict[bytes, int] = {}  # to be sent, by boot
         self._flights = deque[Flight]()
-        self._flying, self._window = 0, BATCH  # bytes, and how many they may be
+        self._flying, self._window = 0, LEAST  # bytes, and how many they may be
         self._stats: frames.Stats | None = None
         self._clocks = deque[Clocks](maxlen=PINGS)
 
@@ -136,7 +137,7 @@ class Uplink:
         now = time.monotonic()
         if self.line.look():
             self._since, self._greeted = now, -math.inf
-            self._welcome = False
+            self._welcome, self._window = False, LEAST
             self._clocks.clear()
         if not self.line.up:
             self._welcome = False
@@ -169,7 +170,7 @@ class Uplink:
     def _sent(self, boot: bytes, now: float) -> bool:
         """Whether the next records of a boot are under way."""
         first = self._next[boot]
-        records = self.journal.read(boot, first, BATCH)
+        records = self.journal.read(boot, first, min(BATCH, self._window))
         if not self.line.send(frames.data(boot, first, records)):
             return False
         self._next[boot] = first + len(records)
@@ -222,4 +223,4 @@ class Uplink:
             self._flying -= done.size
             self._progress, slow = now, now - done.sent > SLOW_S
             most = self._window // 2 if slow else self._window + done.size
-            self._window = max(BATCH, min(WINDOW, most))
+            self._window = max(LEAST, min(WINDOW, most))
