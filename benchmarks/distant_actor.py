@@ -62,7 +62,8 @@ def main(args: Args) -> None:
         elif uplink.acked > base:
             print(f"acknowledged {time.monotonic()}", flush=True)
             base = math.inf
-    print(f"settled {int(uplink.settle(ENDS_S))}", flush=True)
+    uplink.settle(ENDS_S)
+    print(f"left {uplink.pending}", flush=True)
     uplink.close()
     journal.close()
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -56,7 +56,7 @@ class Said:
 
     recorded: dict[bytes, int] = field(default_factory=dict)  # the last, by boot
     acknowledged: list[float] = field(default_factory=list)  # s, the first since it was let in
-    settled: bool = False
+    left: int = -1  # records that were not acknowledged at the end
 
 
 class Actor:
@@ -67,6 +67,7 @@ class Actor:
         self.said, self.process = said, subprocess.Popen(
             [sys.executable, "-m", "benchmarks.distant_actor", *words], stdout=subprocess.PIPE
         )  # fmt: skip
+        self.there = Event()
         self.thread = Thread(target=self._hear)
         self.thread.start()
 
@@ -85,12 +86,13 @@ class Actor:
             match word:
                 case "boot":
                     boot = bytes.fromhex(value)
+                    self.there.set()
                 case "recorded":
                     self.said.recorded[boot] = int(value)
                 case "acknowledged":
                     self.said.acknowledged.append(float(value))
-                case "settled":
-                    self.said.settled = value == "1\n"
+                case "left":
+                    self.said.left = int(value)
 
 
 @dataclass(frozen=True)
@@ -153,13 +155,14 @@ def lived(args: Args, folder: Path) -> tuple[Said, list[Life]]:
                 told = sum(said.recorded.values()) + len(said.recorded)
                 print(f"{number + 1:4} of {args.kills}: {told} records", flush=True)
         with learner(folder, address) as last:
+            actor.there.wait(ENDS_S)
             actor.ends(signal.SIGTERM)
             last.terminate()
             last.wait(ENDS_S)
     finally:
         actor.ends(signal.SIGKILL)
-    if not said.settled:
-        raise ValueError("What was left was not acknowledged at the end.")
+    if said.left:
+        raise ValueError(f"{said.left} records were not acknowledged at the end.")
     return said, lives
 
 

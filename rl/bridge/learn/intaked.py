@@ -7,6 +7,7 @@ learner reads the ledger as it grows (rl.bridge.learn.ledger.Tail), and publishe
 import contextlib
 import json
 import math
+import resource
 import signal
 import sys
 import time
@@ -27,6 +28,7 @@ from rl.guard import guard
 
 GLANCE_S = 0.02  # between two looks for weights
 TOLD_S = 1.0  # between two accounts
+FILES = 1024  # that are open at once, connections too: libzmq bounds these by nothing else
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class Args:
 
 
 def main(args: Args) -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(FILES, most), most))
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if args.tied:
         tie(args.tied)

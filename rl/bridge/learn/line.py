@@ -3,6 +3,7 @@
 import re
 import struct
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import zmq
@@ -17,7 +18,7 @@ QUEUED = 128  # frames, each way
 EVENT = struct.Struct("=hi")
 MET, UP = zmq.EVENT_CONNECTED, zmq.EVENT_HANDSHAKE_SUCCEEDED
 DOWN = zmq.EVENT_DISCONNECTED
-TROUBLE = {
+TROUBLE: dict[int, str] = {
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: "The learner does not know the key of this actor.",
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "Whoever listens there is no learner of ours.",
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "The learner there has another key, or does not answer.",
@@ -37,7 +38,7 @@ class Line:
         port = re.fullmatch(r"tcp://[^\s/]+:(\d{1,5})", address)
         if not port or not 0 < int(port[1]) < 65536:
             raise ValueError(f"{address} is no address: it is as tcp://127.0.0.1:9890.")
-        self._address, self._secret, self._learner = address, secret, learner
+        self.address, self._secret, self._learner = address, secret, learner
         self._poller, self._context = poller, zmq.Context()
         self.up = False  # the learner is there, and each knows the other's key
         self.trouble = self._nobody = f"Nobody answers at {address}."  # why it is not
@@ -46,8 +47,7 @@ class Line:
     def look(self) -> bool:
         """Whether it has come up since it was looked at last, or come up again."""
         came, now = False, time.monotonic()
-        while self._events.poll(0):
-            event = EVENT.unpack(self._events.recv_multipart()[0])[0]
+        for event in self._happened():
             came |= event == UP
             self.up, self._meets = event == UP, event == MET
             self.trouble = self._nobody if self.up else TROUBLE.get(event, self.trouble)
@@ -98,11 +98,18 @@ class Line:
         self._events = self._socket.get_monitor_socket(MET | UP | DOWN | sum(TROUBLE))
         for each in (self._socket, self._events):
             self._poller.register(each, zmq.POLLIN)
-        self._socket.connect(self._address)
+        self._socket.connect(self.address)
+
+    def _happened(self) -> Iterator[int]:
+        """Events that were not looked at."""
+        while self._events.poll(0):
+            yield EVENT.unpack(self._events.recv_multipart()[0])[0]
 
     def _shut(self, linger: int = 0) -> None:
         for each in (self._socket, self._events):
             self._poller.unregister(each)
+        for _ in self._happened():  # libzmq waits for room for them, and then we would for libzmq
+            pass
         self._socket.disable_monitor()
         self._events.close(linger=0)
         self._socket.close(linger=linger)

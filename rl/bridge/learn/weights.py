@@ -49,31 +49,26 @@ class Shelf:
 
     def look(self) -> bool:
         """Whether newer ones have come."""
-        found = _listed(self.folder)
-        if not found or (self.newest and _version(found[-1]) <= self.newest.version):
-            return False
-        with contextlib.suppress(FileNotFoundError):  # even newer ones have just taken its place
-            digest = found[-1].stem.split("-")[1]
-            size = found[-1].stat().st_size
-            self.newest = Manifest(_version(found[-1]), bytes.fromhex(digest), size)
-            return True
+        with contextlib.suppress(OSError):  # even newer ones have just taken its place
+            *_, last = [None, *_listed(self.folder)]
+            if last and (self.newest is None or _version(last) > self.newest.version):
+                digest, size = last.stem.split("-")[1], last.stat().st_size
+                self.newest = Manifest(_version(last), bytes.fromhex(digest), size)
+                return True
         return False
 
     def chunk(self, actor: str, pull: Pull) -> Chunk | None:
         """A piece for an actor; None of what is not there."""
-        if self._files.get(actor, (-1,))[0] != pull.version:
-            self.forget(actor)
-            path = next((x for x in _listed(self.folder) if _version(x) == pull.version), None)
-            if path is None:
-                return None
-            with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError, StopIteration):
+            if self._files.get(actor, (-1,))[0] != pull.version:
+                self.forget(actor)
+                path = next(x for x in _listed(self.folder) if _version(x) == pull.version)
                 self._files[actor] = pull.version, path.open("rb")
-        if actor not in self._files:
-            return None
-        file = self._files[actor][1]
-        file.seek(pull.offset)
-        data = file.read(CHUNK)
-        return Chunk(*pull, data) if data else None
+            file = self._files[actor][1]
+            file.seek(pull.offset)
+            if data := file.read(CHUNK):
+                return Chunk(*pull, data)
+        return None
 
     def forget(self, actor: str) -> None:
         if actor in self._files:
