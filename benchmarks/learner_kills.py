@@ -32,7 +32,7 @@ from experiments import cli
 from rl.bridge.learn import certs
 from rl.bridge.learn.ledger import Tail
 
-LIVES_S = 0.1, 1.5  # s, from, to: it is up after some tenths
+LIVES_S = 0.1, 2.0  # s, from, to: it is up after some tenths
 YOUNGEST_S = 0.05  # in which no process can be up
 BAR_S = 5.0  # until the first acknowledgement of one that was begun
 ENDS_S = 120.0
@@ -79,20 +79,21 @@ class Actor:
     def _hear(self) -> None:
         assert self.process.stdout
         boot = b""
-        for line in self.process.stdout:
-            word, _, value = line.decode().partition(" ")
-            if not line.endswith(b"\n"):  # it was killed while it said so
-                return
-            match word:
-                case "boot":
-                    boot = bytes.fromhex(value)
-                    self.there.set()
-                case "recorded":
-                    self.said.recorded[boot] = int(value)
-                case "acknowledged":
-                    self.said.acknowledged.append(float(value))
-                case "left":
-                    self.said.left = int(value)
+        with self.process.stdout as lines:
+            for line in lines:
+                word, _, value = line.decode().partition(" ")
+                if not line.endswith(b"\n"):  # it was killed while it said so
+                    return
+                match word:
+                    case "boot":
+                        boot = bytes.fromhex(value)
+                        self.there.set()
+                    case "recorded":
+                        self.said.recorded[boot] = int(value)
+                    case "acknowledged":
+                        self.said.acknowledged.append(float(value))
+                    case "left":
+                        self.said.left = int(value)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ ENDS_S = 60.0
 class Args:
     """Let each kind come, one after another."""
 
+    kinds: tuple[str, ...] = tuple(intruders.KINDS)
     seconds: float = 5.0  # of each
     frames: int = 100_000  # of fuzz
     seed: int = 0
@@ -41,12 +42,12 @@ class Args:
 
 
 def main(args: Args) -> None:
-    cli.at_least(1, args, "frames", "seconds")
+    cli.at_least(1, args, "frames")
     about, kinds = rows.about(), dict[str, Any]()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         with ingest.pair(folder) as uplink:
-            for kind in intruders.KINDS:
+            for kind in args.kinds:
                 until = time.monotonic() + args.seconds
                 alone = delivered(uplink, lambda until=until: time.monotonic() < until)
                 one: dict[str, Any] = {"alone": alone["rate"], **beset(args, folder, uplink, kind)}
