@@ -52,6 +52,27 @@ def test_weights_of_no_size_are_refused(blob: bytes, tmp_path: Path) -> None:
         weights.publish(tmp_path, 1, blob)
 
 
+@pytest.mark.parametrize("version", [-1, 10**12])
+def test_a_version_that_no_name_can_have_is_refused(version: int, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"Weights of version {version}: it takes"):
+        weights.publish(tmp_path, version, b"x")
+
+
+def test_a_folder_that_cannot_be_read_has_no_newer_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    weights.publish(tmp_path, 1, BLOB)
+    shelf = Shelf(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(weights, "_listed", fails)
+        assert not shelf.look()
+        assert shelf.chunk("arm", Pull(1, 0)) is None
+    assert shelf.look()
+
+
 def test_what_a_killed_learner_left_half_is_removed(tmp_path: Path) -> None:
     (tmp_path / "000000000001-ab.weights.partial").write_bytes(b"half")
     (tmp_path / "notes.weights").write_bytes(b"whatever")

@@ -25,7 +25,9 @@ WINDOW = 4 << 20  # bytes under way, at most
 LEAST = 4 << 10  # at first, and of a frame: a line that often breaks lets small ones pass
 SLOW_S = 1.0  # until an acknowledgement, above which less is under way
 TICK_S = 0.05  # between two looks at what is due
+FRAMES = 8  # that are sent at once, some ms: a robot is waiting
 MANY = 256  # messages that are heard at once
+OTHER = "The learner speaks another version: use the same on both sides."
 PINGS = 16  # of which the fastest says what the clocks differ by
 
 
@@ -40,7 +42,7 @@ class Flight(NamedTuple):
 
 class Clocks(NamedTuple):
     rtt: float  # s
-    offset: float  # s that the learner's monotonic clock is before ours
+    offset: float  # s that the learner's monotonic clock is ahead of ours
 
 
 class Uplink:
@@ -148,7 +150,7 @@ class Uplink:
         elif now - self._greeted >= GREET_S:
             self._welcome, self._greeted = False, now
             held = [*self.journal.held().items()][:BOOTS]
-            told = {boot: [span.start, span.stop] for boot, span in held}
+            told = {boot: span.start for boot, span in held}
             self.line.send(frames.Hello(self.journal.actor, self.journal.boot, self.spec, told))
 
     def _serve(self, now: float) -> None:
@@ -159,13 +161,15 @@ class Uplink:
             self._stats = None
         for pull in self.fetch.asks(now):
             self.line.send(pull)  # and again, if it is not answered
+        sent = 0
         for boot, span in self.journal.held().items():
             if self._next.get(boot, -1) not in range(span.start, span.stop + 1):
                 self._welcome &= bool(self._flights)  # greet: it was not told of these
                 return
             while self._next[boot] < span.stop:
-                if self._flying >= self._window or not self._sent(boot, now):
+                if sent == FRAMES or self._flying >= self._window or not self._sent(boot, now):
                     return
+                sent += 1
 
     def _sent(self, boot: bytes, now: float) -> bool:
         """Whether the next records of a boot are under way."""
@@ -186,6 +190,7 @@ class Uplink:
                 return
             if isinstance(message, str):
                 self.malformed[message] += 1
+                self.refused = OTHER if message == "version" else self.refused
                 continue
             self._heard = time.monotonic()
             self._obey(message, self._heard)
