@@ -5,10 +5,8 @@ tells whether each record was read once, however often it was killed.
 """
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 import zlib
 from dataclasses import dataclass
@@ -18,8 +16,9 @@ import numpy as np
 import tyro
 
 from benchmarks.process import guard
-from rl.bridge.learn import segments, weights
+from rl.bridge.learn import intaked, segments
 from rl.bridge.learn.ledger import Position, Tail
+from rl.bridge.learn.weights import publish
 
 PUBLISHED_S = 0.2
 GLANCE_S = 0.01
@@ -35,7 +34,7 @@ class Args:
 
 
 def main(args: Args) -> None:
-    ended, intake = list[int](), begun(args)
+    ended, intake = list[int](), begun(args.folder, args.listen)
     signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
     path = args.folder / "learner.json"
     state = json.loads(path.read_text()) if path.exists() else {"at": [0, 0], "count": 0, "sum": 0}
@@ -48,7 +47,7 @@ def main(args: Args) -> None:
         state["at"] = tail.at
         if rows and time.monotonic() - published > PUBLISHED_S:
             numbers = np.full(WEIGHTS, state["sum"], np.float32)
-            weights.publish(args.folder / "weights", state["count"], numbers.tobytes())
+            publish(args.folder / "weights", state["count"], numbers.tobytes())
             segments.replace(path, json.dumps(state).encode())
             published = time.monotonic()
         elif not rows and ended:
@@ -59,11 +58,10 @@ def main(args: Args) -> None:
         raise ValueError(f"The intake has ended, with {intake.returncode}.")
 
 
-def begun(args: Args) -> subprocess.Popen[bytes]:
-    flags = {"folder": args.folder / "ledger", "weights": args.folder / "weights",
-             "keys": args.folder / "keys", "listen": args.listen, "tied": os.getpid()}  # fmt: skip
-    words = [f"--{name}={value}" for name, value in flags.items()]
-    return subprocess.Popen([sys.executable, "-m", "rl.bridge.learn.intaked", *words])
+def begun(folder: Path, listen: str) -> subprocess.Popen[bytes]:
+    """Its intake, with all that is in one folder."""
+    ledger, weights, keys = (folder / name for name in ("ledger", "weights", "keys"))
+    return intaked.begun(intaked.Args(ledger, weights, keys, listen))
 
 
 if __name__ == "__main__":

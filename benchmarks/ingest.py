@@ -82,7 +82,7 @@ def pair(folder: Path) -> Iterator[Uplink]:
         address = f"tcp://127.0.0.1:{one.getsockname()[1]}"
     secret = certs.read_secret(folder / "keys" / "arm.secret")
     learner = certs.read_public(folder / "keys" / "learner.public")
-    intake = distant_learner.begun(distant_learner.Args(folder, address))
+    intake = distant_learner.begun(folder, address)
     journal = Journal(folder / "journal", "arm")
     uplink = Uplink(journal, address, secret, learner)
     try:

@@ -103,21 +103,27 @@ def test_it_tells_what_it_counts(stage: Stage) -> None:
     assert told["refused"] == told["malformed"] == {}
 
 
-def test_it_ends_with_who_started_it_and_when_it_is_told_to(stage: Stage) -> None:
+def test_it_ends_when_it_is_told_to(stage: Stage) -> None:
     with intaked(stage.folder, free_address()) as process:
         process.terminate()
         assert process.wait(10) == 128 + signal.SIGTERM
-    parent = """
+
+
+def test_it_ends_with_who_started_it_and_the_next_waits_for_that(stage: Stage) -> None:
+    parent = f"""
 import os, subprocess, sys
-subprocess.Popen([sys.executable, "-m", "rl.bridge.learn.intaked", *sys.argv[1:],
-                  "--tied", str(os.getpid())]).wait()
+from pathlib import Path
+from rl.bridge.learn import intaked
+folder = Path({str(stage.folder)!r})
+places = (folder / name for name in ("ledger", "weights", "keys"))
+intaked.begun(intaked.Args(*places, {(address := free_address())!r})).wait()
 """
-    command = [sys.executable, "-c", parent, *flags(stage.folder, free_address())]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as started:
+    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE) as started:
         assert started.stdout
         assert started.stdout.readline().startswith(b"intake   from arm, bad on tcp://")
         started.kill()
-        assert started.stdout.read() == b""  # the child has closed it, too
+        with intaked(stage.folder, address):
+            assert started.stdout.read() == b""  # the child has closed it, too
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ Who somebody is, his key says.  Who does not finish a handshake in time, sends w
 falls silent is put out; and all of it is counted.
 """
 
-import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -14,26 +13,22 @@ import zmq
 from zmq.utils import z85
 
 from rl.bridge.learn import frames
-from rl.bridge.learn.frames import FRAME, Message
+from rl.bridge.learn.frames import Message
+from rl.bridge.learn.line import BOTH, EVENT
 
-HANDSHAKE_S = 2.0
-BEAT_S, DEAD_S = 1.0, 5.0  # of connections; a large record on a slow line takes some seconds
 QUEUED = 32  # frames of an actor, each way
 ARRIVING = 64  # connections that are not accepted yet
 AT_ONCE = 128  # frames that are heard before what they say is put on the disk
 STRANGERS = 10_000  # requests, and events, that are looked at: more than libzmq keeps
-EVENT = struct.Struct("=hi")
 EVENTS = {
     zmq.EVENT_ACCEPTED: "connections", zmq.EVENT_DISCONNECTED: "disconnections",
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "handshakes that failed",
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "handshakes that failed",
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: "handshakes that were refused",
 }  # fmt: skip
-OPTIONS: dict[int, Any] = {
+OPTIONS: dict[int, Any] = BOTH | {
     zmq.CURVE_SERVER: 1, zmq.ZAP_DOMAIN: b"learner", zmq.LINGER: 0, zmq.BACKLOG: ARRIVING,
-    zmq.SNDHWM: QUEUED,
-    zmq.RCVHWM: QUEUED, zmq.MAXMSGSIZE: 2 * FRAME, zmq.HANDSHAKE_IVL: int(1e3 * HANDSHAKE_S),
-    zmq.HEARTBEAT_IVL: int(1e3 * BEAT_S), zmq.HEARTBEAT_TIMEOUT: int(1e3 * DEAD_S),
+    zmq.SNDHWM: QUEUED, zmq.RCVHWM: QUEUED,
 }  # fmt: skip
 
 

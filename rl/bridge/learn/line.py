@@ -13,7 +13,8 @@ from rl.bridge.learn.frames import FRAME, Message
 
 AGAIN_S = 0.1  # between two tries
 ANEW_S = 2.0  # after which another socket tries: libzmq gives up after a breach of its protocol
-DEAD_S = 5.0  # of silence, after which a connection is given up
+HANDSHAKE_S = 2.0  # after which who has not finished it is put out
+BEAT_S, DEAD_S = 1.0, 5.0  # of silence that is broken, and that ends a connection
 QUEUED = 128  # frames, each way
 EVENT = struct.Struct("=hi")
 MET, UP = zmq.EVENT_CONNECTED, zmq.EVENT_HANDSHAKE_SUCCEEDED
@@ -23,12 +24,14 @@ TROUBLE: dict[int, str] = {
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "Whoever listens there is no learner of ours.",
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "The learner there has another key, or does not answer.",
 }
-OPTIONS: dict[int, Any] = {
-    zmq.LINGER: 200, zmq.SNDHWM: QUEUED, zmq.RCVHWM: QUEUED, zmq.MAXMSGSIZE: 2 * FRAME,
+BOTH: dict[int, Any] = {  # ends of a line
+    zmq.MAXMSGSIZE: 2 * FRAME, zmq.HANDSHAKE_IVL: int(1e3 * HANDSHAKE_S),
+    zmq.HEARTBEAT_IVL: int(1e3 * BEAT_S), zmq.HEARTBEAT_TIMEOUT: int(1e3 * DEAD_S),
+}  # fmt: skip
+OPTIONS: dict[int, Any] = BOTH | {
+    zmq.LINGER: 200, zmq.SNDHWM: QUEUED, zmq.RCVHWM: QUEUED,
     zmq.IMMEDIATE: 1,  # what one connection did not send the next does not either
-    zmq.CONNECT_TIMEOUT: int(1e3 * ANEW_S), zmq.HANDSHAKE_IVL: int(1e3 * ANEW_S),
-    zmq.RECONNECT_IVL: int(1e3 * AGAIN_S), zmq.HEARTBEAT_IVL: 1000,
-    zmq.HEARTBEAT_TIMEOUT: int(1e3 * DEAD_S),
+    zmq.CONNECT_TIMEOUT: int(1e3 * ANEW_S), zmq.RECONNECT_IVL: int(1e3 * AGAIN_S),
 }  # fmt: skip
 
 

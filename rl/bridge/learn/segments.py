@@ -55,7 +55,7 @@ def number_of(path: Path) -> int:
 def damaged(path: Path, at: int) -> ValueError:
     """What is wrong with a file that is not whole, though all of it was written."""
     return ValueError(
-        f"{path} is damaged at byte {at}: move it elsewhere to go on without what it holds."
+        f"{path} is damaged at byte {at}. To go on without what is behind: truncate -s {at} {path}"
     )
 
 
