@@ -1,10 +1,11 @@
 """An actor and its learner, as they are apart: in one process for a test to drive, or in two."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,11 @@ def keys(folder: Path, *names: str) -> Path:
     return folder / "keys"
 
 
+def free_address() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return f"tcp://127.0.0.1:{one.getsockname()[1]}"
+
+
 def port_of(address: str) -> int:
     return int(address.rpartition(":")[2])
 
@@ -36,11 +42,11 @@ class Learner:
     """Its intake, in this process."""
 
     def __init__(self, folder: Path, address: str = "tcp://127.0.0.1:0", spec: bytes = b"") -> None:
-        where = folder / "keys"
         self.ledger, self.shelf = Ledger(folder / "ledger"), Shelf(folder / "weights")
-        secret = certs.read_secret(where / "learner.secret")
-        self.gate = Gate(address, secret, certs.allowed(where))
+        secret = certs.read_secret(folder / "keys" / "learner.secret")
+        self.gate = Gate(address, secret, certs.allowed(folder / "keys"))
         self.intake = Intake(self.ledger, self.shelf, spec, self.gate.send)
+        self.address = self.gate.address
 
     def turn(self) -> None:
         turn(self.intake, self.gate, 0.002)
@@ -68,6 +74,36 @@ class Actor:
         self.journal.close()
 
 
+class Stage:
+    """Learners and actors with their keys in a folder; none is left open at the end."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.opened: list[Learner | Actor] = []
+        keys(folder, "arm", "bad")
+
+    def learner(self, *args: Any, **more: Any) -> Learner:
+        self.opened.append(made := Learner(self.folder, *args, **more))
+        return made
+
+    def actor(self, address: str, *args: Any, **more: Any) -> Actor:
+        self.opened.append(made := Actor(self.folder, address, *args, **more))
+        return made
+
+    def pair(self) -> tuple[Learner, Actor]:
+        """A learner, and an actor that is let in."""
+        learner = self.learner()
+        arm = self.actor(learner.address)
+        until(lambda: arm.uplink.up, learner, arm)
+        return learner, arm
+
+    def close(self, *these: Learner | Actor) -> None:
+        """These, or all."""
+        for each in these or [*self.opened]:
+            self.opened.remove(each)
+            each.close()
+
+
 def until(done: Callable[[], Any], *who: Any, timeout: float = PATIENCE_S) -> float:
     """Let all have their turns until it is done; s that took."""
     began = time.monotonic()
@@ -87,18 +123,21 @@ def rows_of(folder: Path) -> list[Row]:
 
 
 @contextmanager
-def intaked(folder: Path, listen: str, *words: str) -> Iterator[subprocess.Popen[str]]:
+def intaked(
+    folder: Path, listen: str, program: Sequence[str] = ("-m", "rl.bridge.learn.intaked")
+) -> Iterator[subprocess.Popen[str]]:
     """A learner's intake in a process of its own, that listens when this begins."""
-    flags = ["--folder", folder / "ledger", "--weights", folder / "weights", "--keys",
-             folder / "keys", "--listen", listen, "--tied", os.getpid(), *words]  # fmt: skip
-    process = subprocess.Popen(
-        [sys.executable, "-m", "rl.bridge.learn.intaked", *map(str, flags)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        assert process.stdout
-        assert process.stdout.readline().startswith("intake")
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+    command = [sys.executable, *program, *flags(folder, listen), "--tied", str(os.getpid())]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            assert process.stdout.readline().startswith("intake")
+            yield process
+        finally:
+            process.kill()
+
+
+def flags(folder: Path, listen: str) -> list[str]:
+    found = {"folder": "ledger", "weights": "weights", "keys": "keys"}
+    words = [x for flag, name in found.items() for x in (f"--{flag}", str(folder / name))]
+    return [*words, "--listen", listen]

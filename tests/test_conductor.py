@@ -1,4 +1,4 @@
-"""Who has a robot practise: episode after episode, a human at hand or not, held without learning."""
+"""Who has a robot practise: one episode after another, a human at hand or not."""
 
 import json
 import time

@@ -27,7 +27,7 @@ def pack(values: Mapping[str, Any]) -> bytes:
             f"{bad} cannot be recorded: numbers, texts up to {TEXT} characters, arrays of "
             f"{', '.join(DTYPES)} and maps of these by name can, {COUNT} to a map, {DEPTH} deep."
         )
-    record = bytes(msgpack.packb(values, default=_told) or b"")
+    record = msgpack.packb(values, default=_told)
     if len(record) > RECORD:
         raise ValueError(f"The record has {len(record)} bytes: it takes {RECORD} at most.")
     return record
@@ -73,7 +73,7 @@ def _told(value: Any) -> Any:
         return value.item()
     kind = value.dtype.str[1:]
     parts = [kind, list(value.shape), value.astype(f"<{kind}").tobytes()]
-    return msgpack.ExtType(ARRAY, bytes(msgpack.packb(parts) or b""))
+    return msgpack.ExtType(ARRAY, msgpack.packb(parts))
 
 
 def _array(code: int, data: bytes) -> np.ndarray:

@@ -53,12 +53,23 @@ def make(folder: Path, name: str) -> None:
 
 
 def read_public(path: Path) -> bytes:
-    return _read(path)
+    """A key in Z85; ValueError if there is none."""
+    how = "make one with python -m rl.bridge keys."
+    try:
+        key = path.read_bytes().strip()
+        z85.decode(key)
+    except FileNotFoundError:
+        raise ValueError(f"There is no key {path}: {how}") from None
+    except (KeyError, ValueError, struct.error):
+        key = b""
+    if len(key) != LENGTH:
+        raise ValueError(f"{path} is no key: {how}")
+    return key
 
 
 def read_secret(path: Path) -> bytes:
-    """ValueError if others than its owner can read it."""
-    key = _read(path)
+    """ValueError if there is none, or if others than its owner can read it."""
+    key = read_public(path)
     if path.stat().st_mode & 0o077:
         raise ValueError(f"{path} can be read by others than you: chmod 600 {path}.")
     return key
@@ -75,18 +86,3 @@ def allowed(folder: Path) -> dict[str, bytes]:
         if owners[key] != name:
             raise ValueError(f"{name}.public and {owners[key]}.public in {folder} are one key.")
     return found
-
-
-def _read(path: Path) -> bytes:
-    """A key in Z85; ValueError if there is none."""
-    how = "make one with python -m rl.bridge keys."
-    try:
-        key = path.read_bytes().strip()
-        z85.decode(key)
-    except FileNotFoundError:
-        raise ValueError(f"There is no key {path}: {how}") from None
-    except (KeyError, ValueError, struct.error):
-        key = b""
-    if len(key) != LENGTH:
-        raise ValueError(f"{path} is no key: {how}")
-    return key

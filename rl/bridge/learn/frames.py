@@ -31,7 +31,7 @@ class Hello(NamedTuple):
     actor: str
     boot: bytes
     spec: bytes  # the robot's, hashed; none of records that are no robot's
-    held: dict[bytes, list[int]]  # by boot the first, and the one behind the last
+    held: dict[bytes, int]  # the first that is not removed, by boot
 
 
 class Welcome(NamedTuple):
@@ -109,7 +109,7 @@ Message = (
 
 
 def encode(message: Message) -> bytes:
-    return bytes(msgpack.packb([VERSION, KINDS.index(type(message)), *message]) or b"")
+    return msgpack.packb([VERSION, KINDS.index(type(message)), *message])
 
 
 def decode(frame: bytes | memoryview) -> Message | str:
@@ -182,10 +182,6 @@ def _records(x: Any) -> bool:
     return type(x) is list and len(x) > 0 and all(map(_bytes(1, RECORD), x))
 
 
-def _span(x: Any) -> bool:
-    return type(x) is list and len(x) == 2 and _int(*x) and x[0] <= x[1]
-
-
 def _values(x: Any) -> bool:
     word, value = _text(64), _text(200)
     return type(x) is dict and all(
@@ -196,7 +192,7 @@ def _values(x: Any) -> bool:
 DURABLE = _by_boot(lambda x: x == -1 or _int(x))
 CHECKS: dict[str, Callable[[Any], bool]] = {
     "actor": lambda x: type(x) is str and NAME.fullmatch(x) is not None,
-    "boot": _bytes(BOOT, BOOT), "spec": _bytes(0, 32), "held": _by_boot(_span),
+    "boot": _bytes(BOOT, BOOT), "spec": _bytes(0, 32), "held": _by_boot(_int),
     "durable": DURABLE, "records": _records, "first": _int, "crc": _int,
     "version": _int, "offset": _int, "sha256": _bytes(32, 32),
     "nbytes": lambda x: _int(x) and 0 < x <= WEIGHTS, "data": _bytes(1, CHUNK),

@@ -4,7 +4,6 @@ Who somebody is, his key says.  Who does not finish a handshake in time, sends w
 falls silent is put out; and all of it is counted.
 """
 
-import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -14,27 +13,22 @@ import zmq
 from zmq.utils import z85
 
 from rl.bridge.learn import frames
-from rl.bridge.learn.frames import FRAME, Message
+from rl.bridge.learn.frames import Message
+from rl.bridge.learn.line import BOTH, EVENT
 
-HANDSHAKE_S = 2.0
-BEAT_S, DEAD_S = 1.0, 5.0  # of connections; a large record on a slow line takes some seconds
 QUEUED = 32  # frames of an actor, each way
 ARRIVING = 64  # connections that are not accepted yet
 AT_ONCE = 128  # frames that are heard before what they say is put on the disk
-STRANGERS = 256  # requests, and events, that are looked at meanwhile
-EVENT = struct.Struct("=hi")
+STRANGERS = 10_000  # requests, and events, that are looked at: more than libzmq keeps
 EVENTS = {
     zmq.EVENT_ACCEPTED: "connections", zmq.EVENT_DISCONNECTED: "disconnections",
-    zmq.EVENT_ACCEPT_FAILED: "connections that failed",
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "handshakes that failed",
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "handshakes that failed",
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: "handshakes that were refused",
 }  # fmt: skip
-OPTIONS: dict[int, Any] = {
+OPTIONS: dict[int, Any] = BOTH | {
     zmq.CURVE_SERVER: 1, zmq.ZAP_DOMAIN: b"learner", zmq.LINGER: 0, zmq.BACKLOG: ARRIVING,
-    zmq.SNDHWM: QUEUED,
-    zmq.RCVHWM: QUEUED, zmq.MAXMSGSIZE: 2 * FRAME, zmq.HANDSHAKE_IVL: int(1e3 * HANDSHAKE_S),
-    zmq.HEARTBEAT_IVL: int(1e3 * BEAT_S), zmq.HEARTBEAT_TIMEOUT: int(1e3 * DEAD_S),
+    zmq.SNDHWM: QUEUED, zmq.RCVHWM: QUEUED,
 }  # fmt: skip
 
 
@@ -63,20 +57,19 @@ class Gate:
         try:
             self._router.bind(address)
         except zmq.ZMQError as error:
-            self.close()
-            raise ValueError(f"Cannot listen on {address}: {error.strerror}.") from error
-
-    @property
-    def address(self) -> str:
-        return self._router.get_string(zmq.LAST_ENDPOINT)
+            self._context.destroy(linger=0)
+            why = zmq.strerror(error.errno or 0)
+            raise ValueError(
+                f"Cannot listen on {address}: {why}. Name another, as tcp://127.0.0.1:9890."
+            ) from error
+        self.address = self._router.get_string(zmq.LAST_ENDPOINT)
 
     def hear(self, timeout: float) -> Iterator[Heard]:
         """Some of what actors say, if it comes within `timeout` s."""
         self._poller.poll(int(1e3 * timeout))
         for request in _received(self._requests, STRANGERS):
             self._answer(*map(bytes, request))
-        for event, _ in _received(self._events, STRANGERS):
-            self.counts[EVENTS[EVENT.unpack(event)[0]]] += 1
+        self._count()
         for peer, *parts in _received(self._router, AT_ONCE):
             message = frames.decode(parts[0].buffer) if len(parts) == 1 else "parts"
             yield Heard(bytes(peer), parts[0].get("User-Id"), message)
@@ -86,8 +79,14 @@ class Gate:
         self._router.send_multipart([peer, frames.encode(message)])
 
     def close(self) -> None:
+        self._count()  # libzmq waits for room for them, and then we would for libzmq
         self._router.disable_monitor()
         self._context.destroy(linger=0)
+
+    def _count(self) -> None:
+        """What befell connections."""
+        for event, _ in _received(self._events, STRANGERS):
+            self.counts[EVENTS[EVENT.unpack(event)[0]]] += 1
 
     def _answer(self, version: bytes, request: bytes, *facts: bytes) -> None:
         """Let in whose key is known (ZAP, RFC 27)."""

@@ -25,7 +25,7 @@ class Session:
     peer: bytes  # its connection
     boot: bytes
     heard: float  # s, when it spoke last
-    first: dict[bytes, int]  # that it still has, by boot
+    first: dict[bytes, int]  # record that it still has, by boot
     welcome: bool = True  # it is to be told from where on to send
     astray: bool = False  # it was told so, and what was under way before does not count
     stats: dict[str, Any] = field(default_factory=dict)
@@ -105,9 +105,8 @@ class Intake:
         elif before and before.boot != hello.boot and silent < SILENT_S:
             self._refuse(peer, "taken", TAKEN.format(silent))
         else:
-            first = {boot: span[0] for boot, span in hello.held.items()}
             stats = before.stats if before else {}
-            self.sessions[actor] = Session(peer, hello.boot, now, first, stats=stats)
+            self.sessions[actor] = Session(peer, hello.boot, now, hello.held, stats=stats)
 
     def _obey(self, session: Session, actor: str, message: Message, now: float) -> None:
         match message:
@@ -144,7 +143,7 @@ class Intake:
             self._failed(error)
             return
         session.astray = False
-        self.counts["elsewhere"] += (due - known) * (known > 0 < len(new))
+        self.counts["elsewhere"] += due - known if new and known else 0
         self.counts["duplicates"] += len(data.records) - len(new)
         self.counts["records"] += len(new)
         self.counts["bytes"] += sum(map(len, new))

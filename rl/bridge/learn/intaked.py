@@ -7,11 +7,14 @@ learner reads the ledger as it grows (rl.bridge.learn.ledger.Tail), and publishe
 import contextlib
 import json
 import math
+import os
+import resource
 import signal
+import subprocess
 import sys
 import time
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,8 @@ from rl.guard import guard
 
 GLANCE_S = 0.02  # between two looks for weights
 TOLD_S = 1.0  # between two accounts
+HELD_S = 2.0  # that a ledger may be held by another, who ends
+FILES = 1024  # that are open at once, connections too: libzmq bounds these by nothing else
 
 
 @dataclass(frozen=True)
@@ -42,16 +47,19 @@ class Args:
 
 
 def main(args: Args) -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(FILES, most), most))
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if args.tied:
         tie(args.tied)
     secret, actors = certs.read_secret(args.keys / "learner.secret"), certs.allowed(args.keys)
+    spec = _spec(args.spec)
     with (
-        closing(Ledger(args.folder)) as ledger,
+        closing(_ledger(args.folder)) as ledger,
         closing(Shelf(args.weights)) as shelf,
         closing(Gate(args.listen, secret, actors)) as gate,
     ):
-        intake = Intake(ledger, shelf, _spec(args.spec), gate.send)
+        intake = Intake(ledger, shelf, spec, gate.send)
         print(f"intake   from {', '.join(actors) or 'nobody'} on {gate.address}", flush=True)
         serve(intake, gate, args.folder / "intake.json")
 
@@ -72,6 +80,25 @@ def turn(intake: Intake, gate: Gate, timeout: float) -> None:
         intake.hear(*heard)
     intake.commit()
     intake.look()
+
+
+def begun(args: Args) -> subprocess.Popen[bytes]:
+    """Start it; it ends with this process, if not before."""
+    facts = asdict(replace(args, tied=os.getpid()))
+    words = [f"--{name}={value}" for name, value in facts.items()]
+    return subprocess.Popen([sys.executable, "-m", "rl.bridge.learn.intaked", *words])
+
+
+def _ledger(folder: Path) -> Ledger:
+    """It may be held by the intake of a learner that was killed just now, for some moments."""
+    until = time.monotonic() + HELD_S
+    while True:
+        try:
+            return Ledger(folder)
+        except ValueError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(GLANCE_S)
 
 
 def _tell(account: Path, facts: dict[str, Any]) -> None:

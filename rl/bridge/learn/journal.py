@@ -86,8 +86,8 @@ class Journal:
     def held(self) -> dict[bytes, range]:
         """Sequence numbers of the records in the folder by boot, oldest first and ours last.
 
-        Where a file is gone, as a damaged one that was moved away, those behind it come after all
-        before it are acknowledged."""
+        Where some are gone, as of a file that was damaged, those behind them come after all before
+        them are acknowledged."""
         found: dict[bytes, range] = {}
         for part in self._parts:
             before = found.get(part.boot)

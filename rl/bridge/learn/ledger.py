@@ -152,11 +152,12 @@ class Ledger:
             elif body != MARK or not self._bare:
                 break
             self._kept = end
+        if not self._bare:
+            raise ValueError(f"{path} is no segment of a ledger: move it elsewhere.")
         with path.open("rb") as file:
             file.seek(self._kept)
-            rest = file.read()
-        if not self._bare or segments.framed(MARK) in rest:  # it was whole, up to there
-            raise segments.damaged(path, self._kept)
+            if segments.framed(MARK) in file.read():  # all before that was on the disk
+                raise segments.damaged(path, self._kept)
         segments.cut(path, self._kept)
         self._open, self._last = Segment(path, self._kept), path
         with contextlib.suppress(OSError, Full):  # on a disk that is full, too, actors are heard

@@ -1,7 +1,9 @@
 """An actor's connection to its learner, made again for as long as it takes."""
 
+import re
 import struct
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import zmq
@@ -11,42 +13,47 @@ from rl.bridge.learn.frames import FRAME, Message
 
 AGAIN_S = 0.1  # between two tries
 ANEW_S = 2.0  # after which another socket tries: libzmq gives up after a breach of its protocol
-DEAD_S = 5.0  # of silence, after which a connection is given up
+HANDSHAKE_S = 2.0  # after which who has not finished it is put out
+BEAT_S, DEAD_S = 1.0, 5.0  # of silence that is broken, and that ends a connection
 QUEUED = 128  # frames, each way
 EVENT = struct.Struct("=hi")
 MET, UP = zmq.EVENT_CONNECTED, zmq.EVENT_HANDSHAKE_SUCCEEDED
-DOWN = {
-    zmq.EVENT_DISCONNECTED: "",
+DOWN = zmq.EVENT_DISCONNECTED
+TROUBLE: dict[int, str] = {
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: "The learner does not know the key of this actor.",
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "Whoever listens there is no learner of ours.",
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "The learner there has another key, or does not answer.",
 }
-OPTIONS: dict[int, Any] = {
-    zmq.LINGER: 200, zmq.SNDHWM: QUEUED, zmq.RCVHWM: QUEUED, zmq.MAXMSGSIZE: 2 * FRAME,
+BOTH: dict[int, Any] = {  # ends of a line
+    zmq.MAXMSGSIZE: 2 * FRAME, zmq.HANDSHAKE_IVL: int(1e3 * HANDSHAKE_S),
+    zmq.HEARTBEAT_IVL: int(1e3 * BEAT_S), zmq.HEARTBEAT_TIMEOUT: int(1e3 * DEAD_S),
+}  # fmt: skip
+OPTIONS: dict[int, Any] = BOTH | {
+    zmq.LINGER: 200, zmq.SNDHWM: QUEUED, zmq.RCVHWM: QUEUED,
     zmq.IMMEDIATE: 1,  # what one connection did not send the next does not either
-    zmq.CONNECT_TIMEOUT: int(1e3 * ANEW_S), zmq.HANDSHAKE_IVL: int(1e3 * ANEW_S),
-    zmq.RECONNECT_IVL: int(1e3 * AGAIN_S), zmq.HEARTBEAT_IVL: 1000,
-    zmq.HEARTBEAT_TIMEOUT: int(1e3 * DEAD_S),
+    zmq.CONNECT_TIMEOUT: int(1e3 * ANEW_S), zmq.RECONNECT_IVL: int(1e3 * AGAIN_S),
 }  # fmt: skip
 
 
 class Line:
     def __init__(self, address: str, secret: bytes, learner: bytes, poller: zmq.Poller) -> None:
         """To who has the secret to the public key `learner`; what comes wakes the poller."""
-        self._address, self._secret, self._learner = address, secret, learner
+        port = re.fullmatch(r"tcp://[^\s/]+:(\d{1,5})", address)
+        if not port or not 0 < int(port[1]) < 65536:
+            raise ValueError(f"{address} is no address: it is as tcp://127.0.0.1:9890.")
+        self.address, self._secret, self._learner = address, secret, learner
         self._poller, self._context = poller, zmq.Context()
         self.up = False  # the learner is there, and each knows the other's key
-        self.trouble = ""  # why it is not, if that is known
+        self.trouble = self._nobody = f"Nobody answers at {address}."  # why it is not
         self._open()
 
     def look(self) -> bool:
         """Whether it has come up since it was looked at last, or come up again."""
         came, now = False, time.monotonic()
-        while self._events.poll(0):
-            event = EVENT.unpack(self._events.recv_multipart()[0])[0]
+        for event in self._happened():
             came |= event == UP
             self.up, self._meets = event == UP, event == MET
-            self.trouble = DOWN.get(event) or self.trouble * (not self.up)
+            self.trouble = self._nobody if self.up else TROUBLE.get(event, self.trouble)
         if self.up or self._meets:
             self._tried = now
         elif now - self._tried > ANEW_S:
@@ -91,20 +98,21 @@ class Line:
         self._socket.set(zmq.CURVE_SERVERKEY, self._learner)
         self._socket.set(zmq.CURVE_SECRETKEY, self._secret)
         self._socket.set(zmq.CURVE_PUBLICKEY, zmq.curve_public(self._secret))
-        self._events = self._socket.get_monitor_socket(MET | UP | sum(DOWN))
+        self._events = self._socket.get_monitor_socket(MET | UP | DOWN | sum(TROUBLE))
         for each in (self._socket, self._events):
             self._poller.register(each, zmq.POLLIN)
-        try:
-            self._socket.connect(self._address)
-        except zmq.ZMQError as error:
-            self.close()
-            raise ValueError(
-                f"{self._address} is no address: {error.strerror}; it is tcp://host:port."
-            ) from error
+        self._socket.connect(self.address)
+
+    def _happened(self) -> Iterator[int]:
+        """Events that were not looked at."""
+        while self._events.poll(0):
+            yield EVENT.unpack(self._events.recv_multipart()[0])[0]
 
     def _shut(self, linger: int = 0) -> None:
         for each in (self._socket, self._events):
             self._poller.unregister(each)
+        for _ in self._happened():  # libzmq waits for room for them, and then we would for libzmq
+            pass
         self._socket.disable_monitor()
         self._events.close(linger=0)
         self._socket.close(linger=linger)

@@ -53,10 +53,9 @@ def number_of(path: Path) -> int:
 
 
 def damaged(path: Path, at: int) -> ValueError:
-    """What is wrong with a file that is not whole and not the last."""
+    """What is wrong with a file that is not whole, though all of it was written."""
     return ValueError(
-        f"{path} is damaged at byte {at}, and is not the last that was written: move it elsewhere, "
-        "and what it holds from there on is lost."
+        f"{path} is damaged at byte {at}. To go on without what is behind: truncate -s {at} {path}"
     )
 
 

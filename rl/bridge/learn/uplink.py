@@ -22,9 +22,12 @@ GREET_S = 0.5  # between greetings that are not answered
 STALLED_S = 2.0  # after which it greets, to hear from where on what was sent is not there
 BATCH = 64 << 10  # bytes of records in a frame, or one record
 WINDOW = 4 << 20  # bytes under way, at most
+LEAST = 4 << 10  # at first, and of a frame: a line that often breaks lets small ones pass
 SLOW_S = 1.0  # until an acknowledgement, above which less is under way
 TICK_S = 0.05  # between two looks at what is due
+FRAMES = 8  # that are sent at once, some ms: a robot is waiting
 MANY = 256  # messages that are heard at once
+OTHER = "The learner speaks another version: use the same on both sides."
 PINGS = 16  # of which the fastest says what the clocks differ by
 
 
@@ -39,7 +42,7 @@ class Flight(NamedTuple):
 
 class Clocks(NamedTuple):
     rtt: float  # s
-    offset: float  # s that the learner's monotonic clock is before ours
+    offset: float  # s that the learner's monotonic clock is ahead of ours
 
 
 class Uplink:
@@ -62,7 +65,7 @@ class Uplink:
         self._welcome = False
         self._next: dict[bytes, int] = {}  # to be sent, by boot
         self._flights = deque[Flight]()
-        self._flying, self._window = 0, BATCH  # bytes, and how many they may be
+        self._flying, self._window = 0, LEAST  # bytes, and how many they may be
         self._stats: frames.Stats | None = None
         self._clocks = deque[Clocks](maxlen=PINGS)
 
@@ -78,7 +81,7 @@ class Uplink:
 
     @property
     def trouble(self) -> str:
-        """Why it is not up, if that is known."""
+        """Why it is not up."""
         return "" if self._welcome else self.refused or self.line.trouble
 
     @property
@@ -136,7 +139,7 @@ class Uplink:
         now = time.monotonic()
         if self.line.look():
             self._since, self._greeted = now, -math.inf
-            self._welcome = False
+            self._welcome, self._window = False, LEAST
             self._clocks.clear()
         if not self.line.up:
             self._welcome = False
@@ -147,7 +150,7 @@ class Uplink:
         elif now - self._greeted >= GREET_S:
             self._welcome, self._greeted = False, now
             held = [*self.journal.held().items()][:BOOTS]
-            told = {boot: [span.start, span.stop] for boot, span in held}
+            told = {boot: span.start for boot, span in held}
             self.line.send(frames.Hello(self.journal.actor, self.journal.boot, self.spec, told))
 
     def _serve(self, now: float) -> None:
@@ -158,18 +161,20 @@ class Uplink:
             self._stats = None
         for pull in self.fetch.asks(now):
             self.line.send(pull)  # and again, if it is not answered
+        sent = 0
         for boot, span in self.journal.held().items():
             if self._next.get(boot, -1) not in range(span.start, span.stop + 1):
                 self._welcome &= bool(self._flights)  # greet: it was not told of these
                 return
             while self._next[boot] < span.stop:
-                if self._flying >= self._window or not self._sent(boot, now):
+                if sent == FRAMES or self._flying >= self._window or not self._sent(boot, now):
                     return
+                sent += 1
 
     def _sent(self, boot: bytes, now: float) -> bool:
         """Whether the next records of a boot are under way."""
         first = self._next[boot]
-        records = self.journal.read(boot, first, BATCH)
+        records = self.journal.read(boot, first, min(BATCH, self._window))
         if not self.line.send(frames.data(boot, first, records)):
             return False
         self._next[boot] = first + len(records)
@@ -185,6 +190,7 @@ class Uplink:
                 return
             if isinstance(message, str):
                 self.malformed[message] += 1
+                self.refused = OTHER if message == "version" else self.refused
                 continue
             self._heard = time.monotonic()
             self._obey(message, self._heard)
@@ -222,4 +228,4 @@ class Uplink:
             self._flying -= done.size
             self._progress, slow = now, now - done.sent > SLOW_S
             most = self._window // 2 if slow else self._window + done.size
-            self._window = max(BATCH, min(WINDOW, most))
+            self._window = max(LEAST, min(WINDOW, most))

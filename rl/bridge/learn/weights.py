@@ -29,6 +29,8 @@ def publish(folder: Path, version: int, blob: bytes) -> bool:
     """Put weights there, whole or not at all, if they are newer than those that are there."""
     if not 0 < len(blob) <= WEIGHTS:
         raise ValueError(f"Weights have {len(blob)} bytes: they take 1 to {WEIGHTS}.")
+    if not 0 <= version < 10**12:
+        raise ValueError(f"Weights of version {version}: it takes a number from 0, of 12 digits.")
     folder.mkdir(parents=True, exist_ok=True)
     if (before := _listed(folder)) and version <= _version(before[-1]):
         return False
@@ -50,31 +52,26 @@ class Shelf:
 
     def look(self) -> bool:
         """Whether newer ones have come."""
-        found = _listed(self.folder)
-        if not found or (self.newest and _version(found[-1]) <= self.newest.version):
-            return False
-        with contextlib.suppress(FileNotFoundError):  # even newer ones have just taken its place
-            digest = found[-1].stem.split("-")[1]
-            size = found[-1].stat().st_size
-            self.newest = Manifest(_version(found[-1]), bytes.fromhex(digest), size)
-            return True
+        with contextlib.suppress(OSError):  # even newer ones have just taken its place
+            *_, last = [None, *_listed(self.folder)]
+            if last and (self.newest is None or _version(last) > self.newest.version):
+                digest, size = last.stem.split("-")[1], last.stat().st_size
+                self.newest = Manifest(_version(last), bytes.fromhex(digest), size)
+                return True
         return False
 
     def chunk(self, actor: str, pull: Pull) -> Chunk | None:
         """A piece for an actor; None of what is not there."""
-        if self._files.get(actor, (-1,))[0] != pull.version:
-            self.forget(actor)
-            path = next((x for x in _listed(self.folder) if _version(x) == pull.version), None)
-            if path is None:
-                return None
-            with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError, StopIteration):
+            if self._files.get(actor, (-1,))[0] != pull.version:
+                self.forget(actor)
+                path = next(x for x in _listed(self.folder) if _version(x) == pull.version)
                 self._files[actor] = pull.version, path.open("rb")
-        if actor not in self._files:
-            return None
-        file = self._files[actor][1]
-        file.seek(pull.offset)
-        data = file.read(CHUNK)
-        return Chunk(*pull, data) if data else None
+            file = self._files[actor][1]
+            file.seek(pull.offset)
+            if data := file.read(CHUNK):
+                return Chunk(*pull, data)
+        return None
 
     def forget(self, actor: str) -> None:
         if actor in self._files:
@@ -94,7 +91,7 @@ class Fetch:
         self._had: Manifest | None = None  # the newest's
         self._pulled: Manifest | None = None
         self._next: Manifest | None = None  # told of meanwhile
-        self._got = bytearray()
+        self._got, self._hash = bytearray(), hashlib.sha256()
         self._asked = 0  # bytes
         self._due = 0.0  # s, when what was asked for and has not come is asked for again
 
@@ -110,7 +107,7 @@ class Fetch:
         if self._pulled is None or now >= self._due:
             if self._next not in (None, self._pulled):
                 self._pulled = self._next
-                self._got.clear()
+                self._forget()
             self._next, self._asked, self._due = None, len(self._got), now + PATIENCE_S
         if self._pulled is None:
             return []
@@ -125,17 +122,19 @@ class Fetch:
         if pulled is None or (chunk.version, chunk.offset) != (pulled.version, len(self._got)):
             return
         self._got += chunk.data
+        self._hash.update(chunk.data)  # now, for at the end it would take long
         self._due = now + PATIENCE_S
         if len(self._got) < pulled.nbytes:
             return
-        blob = bytes(self._got)
-        self._got.clear()
-        if hashlib.sha256(blob).digest() != pulled.sha256:
+        if self._hash.digest() == pulled.sha256:
+            self.newest = Weights(pulled.version, bytes(self._got))
+            self._had, self._pulled = pulled, None
+        else:
             self.counts["damaged"] += 1  # and asked for again, when it is due
-            return
-        self.newest, self._had, self._pulled = Weights(pulled.version, blob), pulled, None
-        if self._next and self._next.version <= pulled.version:
-            self._next = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._got, self._hash = bytearray(), hashlib.sha256()
 
 
 def newest(folder: Path, above: int) -> Weights | None:
