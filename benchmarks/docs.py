@@ -75,7 +75,7 @@ NAMED = {
         Page("ppo", "ppo"), Page("sac", "sac"), Page("td3", "td3", "sac"),
         Page("crossq", "crossq", "sac"), Page("simbav2", "simbav2", "sac"),
         *(Page(name.replace("_", ""), "offline", agent=name) for name in OFFLINE),
-        Page("offline_to_online", "offline_to_online", arm="wsrl-10"),
+        Page("offline_to_online", "offline_to_online", arm="wsrl-10"), Page("hil", "hil"),
         Page("resfit", "residual", task=ARM), Page("resip", "residual_ppo", task=ARM),
         Page("dagger", "teacher_student"), Page("walk", "walk", "ppo"),
         Page("onestep", "distill", task=ARM), Page("fql", "fql"),

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import tyro
@@ -22,13 +22,11 @@ from rl.bridge import messages, wire
 from rl.bridge.clock import urgent
 from rl.bridge.desk import POLICY
 from rl.bridge.greeting import check_hello
+from rl.bridge.learn.newer import Newer
 from rl.bridge.messages import Ask, Own, Plan
 from rl.bridge.serve.elsewhere import Elsewhere
 from rl.bridge.wire import OTHER, REFUSED, Link
 from rl.guard import guard
-
-if TYPE_CHECKING:
-    from rl.bridge.learn.newer import Newer
 
 PING_S = 0.4  # between greetings: less than a bridge takes for silence
 GONE_S = 10.0  # s of silence after which a bridge is given up
@@ -150,8 +148,6 @@ def main(args: Args) -> None:
     greeted = lambda: print(running, flush=True)  # noqa: E731
     policyd = Policyd(policy, link, greeted, tag, step_s)
     if args.weights:
-        from rl.bridge.learn.newer import Newer  # which has JAX
-
         policyd.weights = Newer(args.weights, policy)
     if not policyd.live():
         raise ValueError("The bridge fell silent.")

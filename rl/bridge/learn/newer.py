@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from safetensors.numpy import load, save
 
@@ -46,7 +45,7 @@ class Newer:
                 file.write(json.dumps({"version": found.version, "why": why}) + "\n")
             print(f"refused  weights {found.version}: {why}", flush=True)
             return
-        self.policy.params, self.version = jax.device_put(leaves), found.version
+        self.policy.params, self.version = leaves, found.version
 
     def trouble(self, leaves: list[np.ndarray]) -> str:
         """Why weights are not to be had; "" of good ones."""
@@ -60,12 +59,11 @@ class Newer:
             most = GROWN * max(float(np.abs(was).max(initial=0.0)), LEAST)
             if new.ndim and largest > most:
                 return f"one grew to {largest:.3g}, and may to {most:.3g}"
-        params = jax.device_put(leaves)
         motors, count = len(self.policy.spec.actuators), len(self.policy.spec.action)
         moved = []
         for carry, *now in self.recent:
             was, new = (np.asarray(self.policy.call(x, carry, *now)[0])
-                        for x in (self.policy.params, params))  # fmt: skip
+                        for x in (self.policy.params, leaves))  # fmt: skip
             if not np.isfinite(new).all():
                 return "they lead to targets that are no numbers"
             moved.append(np.abs(new - was)[motors : motors + count].mean())
