@@ -74,6 +74,7 @@ class Run(NamedTuple):
 
     learner: PyTree  # the agent's state
     updates: Array  # [] int32, of the actor
+    observed: Array  # [] int32, steps that the agent's statistics have counted
     key: Key
 
 
@@ -115,7 +116,8 @@ def main(args: Args) -> None:
 def learn(args: Args, env: Simulation, log: Record) -> Run:
     """Take in what robots do, learn of it, and give them what was learned."""
     agent, key, view = args.agent, jax.random.key(args.seed), VIEWS[args.view]
-    fresh = Run(agent.init(key, blank(env), action(env)), jnp.int32(0), key)
+    none = jnp.int32(0)
+    fresh = Run(agent.init(key, blank(env), action(env)), none, none, key)
     run = jax.tree.map(jnp.copy, fresh)  # of which each leaf is given away
     judge = scripted(env) if args.success == "task" else Nobody()
     policy = agent.policy(explore=True, action_dim=env.action_dim)
@@ -153,20 +155,27 @@ def learn(args: Args, env: Simulation, log: Record) -> Run:
                 log.log(step, metrics)
                 if what := health.trouble(metrics, leaves(agent.deploy(run.learner))):
                     stop.asked = f"failed: {what} by step {step:,}"
+                    health.diagnose(log, step, what, metrics, run.learner)
+                    break
             if saver.due:
                 keep(log, saver, agent, step, run)
-        keep(log, saver, agent, intake.counts["steps"], run)
+        if not stop.asked.startswith("failed"):
+            keep(log, saver, agent, intake.counts["steps"], run)
     log.update(status=stop.asked or "done", **intake.counts)
     return run
 
 
 def added(agent: Any, run: Run, store: Store, every: list[Told]) -> Run:
-    """With new steps in the replays, and in the agent's statistics."""
+    """With new steps in the replays, and in the agent's statistics: those that a run which goes on
+    had counted are not counted again."""
     for told in every:
+        before = store.count
         store.add(told)
-        if len(told.all.reward):
-            rows = jax.tree.map(lambda x: jnp.asarray(x)[:, None], told.all)
-            run = run._replace(learner=agent.observe(run.learner, rows))
+        if store.count <= (known := int(run.observed)):
+            continue
+        fresh = jax.tree.map(lambda x: jnp.asarray(x)[max(known - before, 0) :, None], told.all)  # noqa: B023
+        learner = agent.observe(run.learner, fresh)
+        run = run._replace(learner=learner, observed=jnp.int32(store.count))
     return run
 
 

@@ -71,6 +71,11 @@ class Store:
         self.put = jax.jit(buffer.add, donate_argnums=0)
 
     @property
+    def count(self) -> int:
+        """Steps that were put into it."""
+        return int(self.seen.all.written)
+
+    @property
     def shown(self) -> int:
         return int(self.seen.shown.written)
 
