@@ -178,8 +178,9 @@ def test_what_an_actor_says_of_itself_is_told(learner: Learner, arm: Actor) -> N
     until(lambda: learner.intake.sessions["arm"].stats, arm, learner)
     sessions = learner.intake.facts()["sessions"]
     assert sessions["arm"]["stats"] == {"episodes": 3, "task": "peg"}
-    with pytest.raises(ValueError, match="are no statistics"):
-        arm.uplink.tell({"episodes": [1]})
+    for values in ({"a": [1]}, {"a": 1 << 63}, {str(i): i for i in range(65)}, {"a": None}):
+        with pytest.raises(ValueError, match="are no statistics"):
+            arm.uplink.tell(values)
 
 
 def test_weights_come_and_older_ones_do_not(stage: Stage, learner: Learner, arm: Actor) -> None:

@@ -183,10 +183,11 @@ def _records(x: Any) -> bool:
 
 
 def _values(x: Any) -> bool:
-    word, value = _text(64), _text(200)
-    return type(x) is dict and all(
-        word(key) and (_time(y) or type(y) in (bool, int) or value(y)) for key, y in x.items()
-    )
+    word, text = _text(64), _text(200)
+    return type(x) is dict and len(x) <= BOOTS and all(
+        word(key) and (_time(y) or text(y) or (type(y) in (bool, int) and abs(y) < 1 << 63))
+        for key, y in x.items()
+    )  # fmt: skip
 
 
 DURABLE = _by_boot(lambda x: x == -1 or _int(x))

@@ -106,7 +106,9 @@ class Uplink:
     def tell(self, values: dict[str, Any]) -> None:
         """Say how it is, to who watches the learner: numbers and short texts by name."""
         if not frames.fits("values", values):
-            raise ValueError(f"{values} are no statistics: they are numbers and short texts.")
+            raise ValueError(
+                f"{values} are no statistics: give {BOOTS} at most, plain numbers or short texts."
+            )
         self._stats = frames.Stats(values)
 
     def poll(self, timeout: float = 0.0) -> list[Any]:
