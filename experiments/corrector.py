@@ -44,8 +44,8 @@ class Human:
 
     demos: int = 0  # episodes that it does all by itself, to begin with
     patience_s: float = 0.5  # without progress, before it takes over
-    holds_s: float = 5.0  # at most, before it lets go
-    speed: float = 0.5  # share of the most that an action may move
+    holds_s: float = 2.0  # at most, before it lets go
+    speed: float = 0.5  # of an expert, who is told how it is at once
     noise: float = 0.01  # std of its hand, of an action
     corrects: bool = True  # later as well
     seed: int = 0
@@ -72,7 +72,7 @@ class Corrector:
 
     def __init__(self, task: Any, human: Human) -> None:
         self.task, self.human = task, human
-        self.expert = Expert(way=0, speed=human.speed, patience=0.4)
+        self.expert = Expert(way=0, patience=0.4)
         self.look = jax.jit(partial(self._look, self.expert))
         self.key, self.carry = jax.random.key(human.seed), self._fresh(1)
         self.begun, self.episode = 0, 0  # as statuses count them; ours
@@ -127,6 +127,8 @@ class Corrector:
         last = len(plan.yaw) - 1
         carry = carry._replace(stage=jnp.where(inside, last, carry.stage))
         action, carry = expert.act(task, Script(told, asked, task.memory()), carry)
+        moves = np.array([name != "grip" for name in task.table.free])
+        action = jnp.where(moves, self.human.speed * action, action)
         action = action + self.human.noise * jax.random.normal(key, action.shape)
         return Seen(left, askew, jnp.clip(action, -1, 1), carry)
 

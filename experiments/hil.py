@@ -23,18 +23,18 @@ import tyro
 import envs
 from agents.sac import SAC
 from envs.simulation import Simulation
-from experiments import cli, deploy, host, lived, offline, play
+from experiments import cli, deploy, host, offline, play
 from experiments.base import action, blank
 from experiments.explorer import Explorer, Nobody, leaves, scripted
-from experiments.lived import Told
+from experiments.lived import VIEWS, Kind, Told
 from experiments.taken import EXPLORER, Intake, Seen, Store, taken_in
-from rl import buffer, health
+from rl import artefact, buffer, health
 from rl.bridge.learn import newer, weights
 from rl.record import Record
 from rl.saver import Saver, Stop
+from rl.spec import Spec
 from rl.types import Array, Key, Metrics, PyTree, Transition
 
-VIEWS = {"hil-serl": lived.hil_serl, "rlif": lived.rlif}
 IDLE_S = 0.02  # between two looks for what robots have done
 SAID_S = 10.0  # between two lines of the record
 
@@ -45,7 +45,7 @@ class Args(host.Args):
     env_name: tyro.conf.Suppress[str] = "panda-peg-insertion"
     demos: Path | None = None  # a run of this, whose humans' steps are there from the beginning
     steps: int = 24_000  # of robots, after which it is done
-    view: Literal["hil-serl", "rlif"] = "hil-serl"  # what of a human's acts is learned from
+    view: Kind = "takeover"  # what a human's acts tell
     success: Literal["task", "none"] = "task"  # who says that it is done: a program of the task's
     learning_starts: int = 200  # steps before that
     most_updates: float = 4.0  # of the critics for each step, at most; fewer where time lacks
@@ -84,9 +84,10 @@ def update(args: Args, run: Run, seen: Seen) -> tuple[Run, Metrics]:
     shape = args.updates, args.agent.delay
     shared = round(args.mix * args.batch_size)
     count = math.prod(shape)
+    length = window(args)
     parts = [
-        buffer.sample(seen.all, keys[0], count * (args.batch_size - shared), args.n_step),
-        buffer.sample(seen.shown, keys[1], count * shared, args.n_step),
+        buffer.sample(seen.all, keys[0], count * (args.batch_size - shared), length),
+        buffer.sample(seen.shown, keys[1], count * shared, length),
     ]
     split = [jax.tree.map(lambda x: x.reshape(*shape, -1, *x.shape[1:]), part) for part in parts]
     batch = jax.tree.map(lambda *xs: jnp.concatenate(xs, 2), *split)
@@ -115,22 +116,16 @@ def main(args: Args) -> None:
 
 def learn(args: Args, env: Simulation, log: Record) -> Run:
     """Take in what robots do, learn of it, and give them what was learned."""
-    agent, key, view = args.agent, jax.random.key(args.seed), VIEWS[args.view]
-    none = jnp.int32(0)
-    fresh = Run(agent.init(key, blank(env), action(env)), none, none, key)
-    run = jax.tree.map(jnp.copy, fresh)  # of which each leaf is given away
-    judge = scripted(env) if args.success == "task" else Nobody()
-    policy = agent.policy(explore=True, action_dim=env.action_dim)
-    explorer = Explorer(env, policy, judge, args.env_name, agent.deploy(run.learner))
-    saver, spec = Saver(log, args.save_s), explorer.exporter.spec
-    if args.resume and (found := saver.restore(jax.eval_shape(together, run))):
-        run = alone(found)
-    if not (log.out / EXPLORER).exists():
-        explorer.artefact(agent.deploy(run.learner)).write(log.out / EXPLORER)
-    intake = Intake(view, env, spec, log.out / "ledger")
-    store = Store(env, args.buffer_size, args.reward_scale, args.reward_shift)
+    agent, view = args.agent, VIEWS[args.view]
+    spec = explorer(args, env, log.out / EXPLORER)
+    # Before anything that takes time: what robots did while nobody learned is to be kept soon.
     come = taken_in(log.out, spec, args.listen, args.robots, args.secrets)
     with Stop() as stop, come as process:
+        run, saver = fresh(args, env), Saver(log, args.save_s)
+        if args.resume and (found := saver.restore(jax.eval_shape(together, run))):
+            run = alone(found)
+        intake = Intake(view, env, spec, log.out / "ledger")
+        store = Store(env, args.buffer_size, args.reward_scale, args.reward_shift)
         learning = jax.jit(partial(update, args), donate_argnums=0).lower(run, store.seen).compile()
         log.spent("compile")
         if args.demos:
@@ -142,10 +137,10 @@ def learn(args: Args, env: Simulation, log: Record) -> Run:
                 raise ValueError("What takes in the robots' steps has ended, and has said why.")
             step = intake.counts["steps"]
             most = args.most_updates * step / agent.delay
-            if step < args.learning_starts or not store.shown or int(run.updates) >= most:
+            if min(step, store.count) < args.learning_starts or int(run.updates) >= most:
                 time.sleep(IDLE_S)
                 continue
-            run, metrics = learning(run, store.seen)
+            run, metrics = learning(run, store.drawn_from(window(args)))
             now = time.monotonic()
             if now - published > args.publish_s:
                 publish(agent, run, log.out)
@@ -165,13 +160,34 @@ def learn(args: Args, env: Simulation, log: Record) -> Run:
     return run
 
 
+def fresh(args: Args, env: Simulation) -> Run:
+    none, key = jnp.int32(0), jax.random.key(args.seed)
+    run = Run(args.agent.init(key, blank(env), action(env)), none, none, key)
+    return jax.tree.map(jnp.copy, run)  # of which each leaf is given away
+
+
+def explorer(args: Args, env: Simulation, path: Path) -> Spec:
+    """What robots begin with, made where there is none yet."""
+    if not path.exists():
+        judge = scripted(env) if args.success == "task" else Nobody()
+        policy = args.agent.policy(explore=True, action_dim=env.action_dim)
+        params = args.agent.deploy(fresh(args, env).learner)
+        Explorer(env, policy, judge, args.env_name, params).artefact(params).write(path)
+    return artefact.read(path).spec
+
+
+def window(args: Args) -> int:
+    """Steps of what is learned from at once."""
+    return args.n_step + getattr(args.agent, "ahead", 0)
+
+
 def added(agent: Any, run: Run, store: Store, every: list[Told]) -> Run:
     """With new steps in the replays, and in the agent's statistics: those that a run which goes on
     had counted are not counted again."""
     for told in every:
         before = store.count
         store.add(told)
-        if store.count <= (known := int(run.observed)):
+        if store.count <= max(known := int(run.observed), before):
             continue
         fresh = jax.tree.map(lambda x: jnp.asarray(x)[max(known - before, 0) :, None], told.all)  # noqa: B023
         learner = agent.observe(run.learner, fresh)
@@ -214,7 +230,7 @@ def alone(tree: PyTree) -> PyTree:
 def check(args: Args) -> None:
     """Refuse what makes no sense, before anything is made."""
     cli.at_least(1, args, "steps", "updates", "batch_size", "n_step", "eval_episodes")
-    cli.at_least(args.n_step + getattr(args.agent, "ahead", 0), args, "learning_starts")
+    cli.at_least(window(args), args, "learning_starts")
     cli.at_least(args.learning_starts, args, "buffer_size")
     offline.check_agent(args.agent)
     if args.seeds != 1:

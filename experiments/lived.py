@@ -5,7 +5,7 @@ observations are made of that here, by the task's own functions, as they were on
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -63,7 +63,7 @@ class Pieces:
             yield from self._close(over=True)
             self.first, self.led, self.ended = True, False, False
         elif now.period != last.period + 1:
-            yield from self._close(over=True)  # a period whose policy did not answer
+            yield from self._close()  # a period whose policy did not answer
             self.first = self.led = False
         self.steps.append(now)
         if not self.ended and (now.done >= DONE or now.over):
@@ -115,7 +115,8 @@ class Robot:
                      for at in (led, led + 1))  # fmt: skip
         last = np.arange(count - led) == count - led - 1
         earned, ends = (last & piece.done).astype(np.float32), piece.done or piece.fell
-        seen: Any = Transition(now, did[led:-1], earned, last & ends, last & piece.over, then)
+        # Another robot's may be the next, so a piece ends in itself: nothing is lost by that.
+        seen: Any = Transition(now, did[led:-1], earned, last & ends, last & (not ends), then)
         human = np.array([x.acts for x in steps])[led:]
         good = np.array([x.followed and not x.limited for x in steps[led:-1]])
         return Lived(seen, human[:-1], human[1:] & ~human[:-1], good)
@@ -155,11 +156,34 @@ def hil_serl(lived: Lived) -> Told:
     return Told(lived.seen, runs(lived.seen, lived.human))
 
 
+def takeover(lived: Lived) -> Told:
+    """The same, but where a human takes over, an episode of the policy's ends, and has failed.
+
+    Else what a human puts right is to the policy's credit, whatever it did before that.
+    """
+    ended = lived.seen.terminated | lived.starts
+    seen = lived.seen._replace(terminated=ended, truncated=lived.seen.truncated & ~ended)
+    return Told(seen, runs(lived.seen, lived.human))
+
+
 def rlif(lived: Lived) -> Told:
     """That a human takes over is the only reward there is, and a bad one, of the step before (Luo
     et al. 2023, arXiv:2311.12996)."""
     seen = lived.seen._replace(reward=-np.float32(lived.starts))
     return Told(seen, runs(seen, lived.human))
+
+
+def dagger(lived: Lived) -> Told:
+    """What a human did is imitated, and nothing else is (HG-DAgger: Kelly et al. 2019,
+    arXiv:1810.02890)."""
+    seen = runs(lived.seen, lived.human)
+    return Told(seen, seen)
+
+
+VIEWS: dict[str, View] = {
+    "takeover": takeover, "hil-serl": hil_serl, "rlif": rlif, "dagger": dagger,
+}  # fmt: skip
+Kind = Literal["takeover", "hil-serl", "rlif", "dagger"]
 
 
 def runs(seen: Transition, kept: np.ndarray) -> Transition:

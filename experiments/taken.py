@@ -79,6 +79,10 @@ class Store:
     def shown(self) -> int:
         return int(self.seen.shown.written)
 
+    def drawn_from(self, length: int) -> Seen:
+        """What windows of so many steps are drawn from: all, where humans have not shown one."""
+        return self.seen if self.shown >= length else Seen(self.seen.all, self.seen.all)
+
     def add(self, told: Told) -> None:
         self.seen = Seen(*map(self._added, self.seen, told))
 

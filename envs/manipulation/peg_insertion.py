@@ -5,7 +5,7 @@ The peg is held by friction alone.  It and the hole are square: position, turn a
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +15,19 @@ from tyro.conf import Suppress
 
 from envs.manipulation.arm import Surface
 from envs.manipulation.expert import program
-from envs.manipulation.kinematics import rotation, yaw_of
-from envs.manipulation.plan import CLOSE, SHUT, WAYS, Plan, Stage, above, aside, plan, squared
+from envs.manipulation.kinematics import forward, rotation, yaw_of
+from envs.manipulation.plan import (
+    CLOSE,
+    SHUT,
+    WAYS,
+    Plan,
+    Stage,
+    above,
+    aside,
+    plan,
+    squared,
+    wrapped,
+)  # fmt: skip
 from envs.manipulation.reachable import check_goals, check_pose
 from envs.manipulation.scene import put_fixed, put_loose, put_thing
 from envs.manipulation.script import read
@@ -35,6 +46,7 @@ FLOOR = 0.01  # m from the table to the hole's floor
 IN = 0.03  # m deep that is inserted
 INSERTED = 0.024  # m/s, about, by an expert
 STRAIGHT = 0.005  # m off the hole's middle that the tip of an inserted peg may be
+FINE = (0.004, 0.02), (0.03, 0.15)  # m and rad off, of which a close look tells most
 HARD = Surface((0.6, 0.005, 0.0001), 3, (0.004, 1.0), (0.95, 0.99, 0.0005))
 GRIPPED = Surface((1.5, 0.02, 0.001), 4, (0.004, 1.0), (0.95, 0.99, 0.0005))
 BLUE, GREY = (0.2, 0.45, 0.8, 1), (0.62, 0.62, 0.65, 1)
@@ -58,6 +70,7 @@ class PegInsertion(Task):
     timestep: float = 0.002  # s, of physics
     pixels: int = 0  # a side of the pictures that wrist and front cameras take; 0: none
     scripted: bool = False  # observations hold what an expert reads as well
+    sees: Literal["all", "fit"] = "all"  # the arm and all things, or how the peg lies to the hole
 
     program = program  # by which an expert is a policy like any other
 
@@ -137,16 +150,33 @@ class PegInsertion(Task):
         check_pose(self.table, self.model(), qpos)
 
     def observe(self, readings: Readings, command: tuple[()], memory: Memory) -> tuple[Obs, Memory]:
+        state = self.fit(readings, memory) if self.sees == "fit" else self.all(readings, memory)
+        seen = self.table.seen(jnp.concatenate(state), readings)
+        return read(seen, readings, command, memory) if self.scripted else seen, memory
+
+    def all(self, readings: Readings, memory: Memory) -> list[Array]:
+        """All that is measured."""
         tool, peg, hole = (readings[f"{name}_pos"] for name in ("tool", "peg", "socket"))
         turns = {n: rotation(readings[f"{n}_quat"]) for n in ("tool", "peg", "socket")}
         seen = jnp.concatenate([turns[n][:, :2].ravel() for n in turns])
         off = turns["socket"].T @ self.off(readings)  # as the hole sees it
         moved = [readings["peg_linvel"], readings["peg_gyro"]]
-        state = [
-            self.table.arm_state(readings, memory), tool, peg - tool, hole - peg, off, seen, *moved,
-        ]  # fmt: skip
-        seen = self.table.seen(jnp.concatenate(state), readings)
-        return read(seen, readings, command, memory) if self.scripted else seen, memory
+        arm = self.table.arm_state(readings, memory)
+        return [arm, tool, peg - tool, hole - peg, off, seen, *moved]
+
+    def fit(self, readings: Readings, memory: Memory) -> list[Array]:
+        """How the peg lies to the hole, as the hole sees it, from afar and close to, and how far
+        the hand is told to be ahead: the same wherever the hole is, so little is to be learned."""
+        tool, hole = readings["tool_pos"], rotation(readings["socket_quat"])
+        off = hole.T @ self.off(readings)
+        turn = yaw_of(rotation(readings["peg_quat"])) - yaw_of(hole)
+        turn = wrapped(4 * turn) / 4  # they are square
+        told = forward(self.table.arm, memory.targets[: self.table.count]).at
+        near = [jnp.tanh(off / scale) for scale in FINE[0]]
+        near += [jnp.tanh(turn / np.array(FINE[1], np.float32))]
+        moves = [hole.T @ (told - tool) / 0.02, hole.T @ readings["peg_linvel"] / 0.1]
+        held = (readings["peg_pos"] - tool) / PEG
+        return [*near, *moves, off / 0.1, tool[2:] / 0.1, held]
 
     def control(self, action: Array, readings: Readings, memory: Memory) -> tuple[Array, Memory]:
         return self.table.targets(action, readings, memory)

@@ -1,0 +1,96 @@
+"""How a robot's practice went: minute by minute, whether all of it was kept, and a picture."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.figures import panels
+from experiments.lived import Pieces
+from experiments.taken import EXPLORER
+from rl import artefact
+from rl.bridge.learn.ledger import Tail
+from rl.bridge.learn.outbox import labelled
+
+MINUTE = 1_200  # steps, at 20 a second
+
+
+class Episode(NamedTuple):
+    """One that is over, or a part of one that is long."""
+
+    steps: int
+    by_human: int
+    taken: int  # times that a human took over
+    done: bool
+    over: bool
+
+
+def episodes(run: Path) -> list[Episode]:
+    """Of all robots, in the order they came."""
+    spec, pieces, found = artefact.read(run / EXPLORER).spec, dict[str, Pieces](), list[Episode]()
+    for row in records(run):
+        for piece in pieces.setdefault(row.actor, Pieces(spec)).take(row.record):
+            acts = np.array([step.acts for step in piece.steps[piece.led : -1]])
+            taken = int((acts[1:] & ~acts[:-1]).sum()) + bool(acts[0] and piece.first)
+            over = piece.done or piece.fell or piece.over
+            found.append(Episode(len(acts), int(acts.sum()), taken, piece.done, over))
+    return found
+
+
+def minutes(run: Path) -> dict[str, list[float]]:
+    """For each minute of practice: share of steps by a human, times that it took over an episode,
+    share of episodes that were done, and that were done without a human."""
+    bins: list[list[Episode]] = []
+    steps = 0
+    for episode in episodes(run):
+        at = steps // MINUTE
+        bins += [[] for _ in range(at + 1 - len(bins))]
+        bins[at].append(episode)
+        steps += episode.steps
+    told: dict[str, list[float]] = {"by_human": [], "taken": [], "done": [], "alone": []}
+    for some in bins:
+        count = max(sum(x.over for x in some), 1)
+        told["by_human"].append(sum(x.by_human for x in some) / max(sum(x.steps for x in some), 1))
+        told["taken"].append(sum(x.taken for x in some) / count)
+        told["done"].append(sum(x.done for x in some) / count)
+        told["alone"].append(sum(x.done and not x.by_human for x in some) / count)
+    return {name: [round(x, 4) for x in row] for name, row in told.items()}
+
+
+def kept(run: Path) -> dict[str, int]:
+    """Records, those that are missing between those that came, and those that came twice: as
+    numbered by who keeps them on the robot, and by its bridge."""
+    due, counts = dict[bytes, int](), {"records": 0, "lost": 0, "duplicated": 0}
+    for row in records(run):
+        label = labelled(row.record)
+        numbers = [(row.boot, row.seq), *([label[:2]] if label else [])]
+        for who, number in numbers:
+            expected = due.get(who, number)
+            counts["lost"] += max(number - expected, 0)
+            counts["duplicated"] += number < expected
+            due[who] = max(expected, number + 1)
+        counts["records"] += 1
+    return counts
+
+
+def records(run: Path) -> list[Any]:
+    """All of a run's ledger."""
+    tail, found = Tail(run / "ledger"), []
+    while rows := tail.read():
+        found += rows
+    return found
+
+
+def picture(rows: dict[str, dict[str, Any]], path: Path) -> None:
+    """Of all rows that have minutes, the share of steps by a human, and what was done without."""
+    shown = {what: row for what, row in rows.items() if "minutes" in row}
+    figure, (left, right) = panels(2, 4.2, 3.2)
+    for what, row in sorted(shown.items()):
+        label = f"{what.removeprefix('hil/')}: {row['success']:.0%}"
+        for ax, name in ((left, "by_human"), (right, "alone")):
+            values = np.array(row["minutes"][name])
+            ax.plot(np.arange(len(values)) + 0.5, 100 * values, label=label, marker=".", lw=1.2)
+    left.set(xlabel="minutes of practice", ylabel="% of steps by the human", ylim=(-3, 103))
+    right.set(xlabel="minutes of practice", ylabel="% of episodes done without", ylim=(-3, 103))
+    right.legend(fontsize=7, title="success of 100 episodes at the end", title_fontsize=7)
+    figure.savefig(path, dpi=120)
