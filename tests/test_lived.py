@@ -1,8 +1,7 @@
 """What a robot did is seen by its learner as it was by the robot, and as a simulation has it."""
 
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,21 +12,14 @@ import envs
 from agents.sac import SAC
 from experiments import explorer, lived
 from experiments.explorer import Explorer
-from experiments.lived import Lived, Pieces, Robot, hil_serl, rlif, runs
-from rl import artefact, guided
-from rl.bridge.checks import Reason
+from experiments.lived import Lived, Pieces, Robot, dagger, hil_serl, rlif, runs, takeover
+from rl import artefact
 from rl.bridge.learn.outbox import LABEL
-from rl.bridge.learn.steps import End, Step, pack
-from rl.guided import Asked
+from rl.bridge.learn.steps import pack
 from rl.types import Transition
+from tests.lives import end, flown, reach, records
 
-UP = 4  # steps of 0.0125 m, to a goal
-AGENT, BRIDGE = SAC(hidden=(16,), critic_hidden=(16,)), bytes(16)
-
-
-@cache
-def reach() -> Any:
-    return envs.make("panda-reach", rewards="sparse")
+AGENT = SAC(hidden=(16,), critic_hidden=(16,))
 
 
 @pytest.fixture(scope="module")
@@ -41,62 +33,9 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> artefact.Deployed:
     return artefact.deploy(artefact.read(path))
 
 
-class Flight(NamedTuple):
-    """An episode in simulation, and what a bridge would have kept of it."""
-
-    steps: list[Step]
-    seen: list[Any]  # observations, that after the last as well
-    did: list[np.ndarray]
-    targets: list[np.ndarray]  # that the robot was told
-    wished: list[np.ndarray]  # that the simulation made of the same action
-    success: list[bool]
-
-
-def flown(policy: artefact.Deployed, count: int, acts: Any, goal: Any = None) -> Flight:
-    """`acts` says of each step whether a human does, who goes up to a `goal`, m from where it is,
-    if there is one."""
-    env, spec = reach(), policy.spec
-    step, rng = jax.jit(env.step), np.random.default_rng(0)
-    control = jax.jit(env.task.control)
-    policy.reset()
-    state = jax.jit(env.reset)(jax.random.key(3))
-    if goal is not None:
-        tool = np.asarray(state.sim.told["tool_pos"])
-        state = env.reset_to(jax.random.key(3), env.task.table.start(), np.zeros(9), tool + goal)
-    flight = Flight([], [state.obs], [], [], [], [])
-    for i in range(count):
-        sim = state.sim
-        human = rng.uniform(-1, 1, 3).astype(np.float32)
-        human = np.array([0, 0, i < UP], np.float32) if goal else human
-        readings = {s.name: np.asarray(sim.told[s.name]) for s in spec.sensors}
-        asked = Asked(np.asarray(sim.command), human, bool(acts(i)), 5, i)
-        told = guided.told(spec, policy.step(readings, guided.asked(asked)))
-        action = human if acts(i) else told.action
-        flight.targets.append(told.targets)
-        flight.wished.append(np.asarray(control(jnp.asarray(action), sim.told, sim.memory)[0]))
-        numbers = np.concatenate([readings[s.name] for s in spec.sensors])
-        flight.steps.append(Step(
-            1, i, 0.05 * i, numbers, asked.command, told.action, human, asked.human, True, False,
-            told.done, 0, Reason(0),
-        ))  # fmt: skip
-        state = step(state, jnp.asarray(action))
-        flight.did.append(action)
-        flight.seen.append(state.obs)
-        flight.success.append(bool(state.metrics["success"] > 0))
-    return flight
-
-
-def records(steps: list[Step | End], first: int = 0) -> list[bytes]:
-    return [LABEL.pack(BRIDGE, first + i) + pack(x) for i, x in enumerate(steps)]
-
-
 def read(spec: Any, kept: list[bytes]) -> list[Lived]:
     pieces, robot = Pieces(spec), Robot(reach(), spec)
     return [robot.lived(piece) for record in kept for piece in pieces.take(record)]
-
-
-def end(steps: list[Step], **more: Any) -> End:
-    return End(1, steps[-1].period + 1, 9.0, Reason.ASKED, False)._replace(**more)
 
 
 def test_a_robot_does_as_the_simulation_whoever_acts(policy: artefact.Deployed) -> None:
@@ -219,6 +158,27 @@ def test_demonstrations_are_what_humans_did_each_run_of_it_cut_off() -> None:
 def test_that_a_human_takes_over_is_what_rlif_learns_from() -> None:
     told = rlif(some([0, 1, 1, 0, 0, 1], terminated=True))
     assert np.asarray(told.all.reward).tolist() == [-1, 0, 0, 0, -1, 0]
+
+
+def test_a_takeover_is_the_end_of_an_episode_that_has_failed() -> None:
+    lived = some([0, 1, 1, 0, 0, 1], terminated=True)
+    told = takeover(lived)
+    assert np.asarray(told.all.terminated).tolist() == [True, False, False, False, True, True]
+    assert np.asarray(told.all.reward).tolist() == [0, 0, 0, 0, 0, 1]
+    assert not (told.all.terminated & told.all.truncated).any()
+    cut = takeover(some([1, 0, 0]))
+    assert np.asarray(cut.all.truncated).tolist() == [False, False, True]
+    for one, other in zip(told.shown, hil_serl(lived).shown, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_what_is_imitated_is_what_humans_did() -> None:
+    told = dagger(some([0, 1, 1, 0, 0, 1], terminated=True))
+    for one, other in zip(told.all, told.shown, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert np.asarray(told.all.obs).tolist() == [1, 2, 5]
+    assert np.asarray(told.all.truncated).tolist() == [False, True, False]
+    assert not len(dagger(some([0, 0])).all.reward)
 
 
 def test_a_task_that_no_robot_measures_is_refused(tmp_path: Path) -> None:
