@@ -75,8 +75,8 @@ class Acting:
     def help(self, pressed: Mapping[str, str]) -> str:
         """What moves what, on something where these are pressed."""
         if self.hand:
-            return ", ".join(f"{pressed[name]} {name}" for name in self.names)
-        return f"{pressed[ONE]} one of {', '.join(self.names)}"
+            return ", ".join(f"{pressed[name]}: {name}" for name in self.names)
+        return f"{pressed[ONE]}: one of {', '.join(self.names)}"
 
     def _gripped(self, status: Status, share: float, at: int) -> float:
         if status.begun != self.begun:

@@ -39,7 +39,7 @@ GOAL_S = 4.0  # s in which a goal goes through its range
 PUSHES = {"x": 1, "y": 0, "yaw": 3, "z": 4, ONE: 1}  # by axis; ahead, left and up are negative
 PRESSED = {
     "x": "left stick", "y": "left stick", "yaw": "right stick", "z": "right stick",
-    GRIP: "cross right and left", ONE: "left stick, cross right and left to choose,",
+    GRIP: "cross right opens, left shuts", ONE: "cross right and left, left stick",
 }  # fmt: skip
 ACTS_HELP = """gamepad  A: stand up and go  B, or both shoulders: STOP  X: hold  Y: relax
          cross: up clears a stop, down takes it in hand or gives it back

@@ -36,14 +36,16 @@ PUSHES = {
     "+": (ONE, 1), "=": (ONE, 1), "-": (ONE, -1),
 }  # fmt: skip
 LITTLE = 0.2  # share of an action: a tap moves an arm's tool by some mm
-PRESSED = {"x": "w s", "y": "q e", "z": "i k", "yaw": "a d", GRIP: "o p", ONE: "n b + -"}
+PRESSED = {
+    "x": "w s", "y": "q e", "z": "i k", "yaw": "a d", GRIP: "o opens, p shuts", ONE: "n b + -",
+}  # fmt: skip
 HELP = """keys     SPACE: STOP  g: stand up and go  u: stand up  h: hold{}  r: relax
-         c: clear a stop  z: leave
-         w s  q e  a d: more and less of {}   x: none
+         c: clear a stop  z: leave{}
          t: take {} in hand, or give {} back{}"""
+COMMAND_HELP = "\n         w s  q e  a d: more and less of {}   x: none"
 JOGS_HELP = "  n b: the next, the one before  + -: move it"
 ACTS_HELP = """  f: it failed, begin anew
-         in hand, {}{}"""
+         in hand  {}{}"""
 FAR = "; five times as far with the shift"
 
 
@@ -77,11 +79,12 @@ class Keys:
             raise ValueError("There is no terminal whose keys could drive it.") from None
         tty.setcbreak(self.stream)
         names = ", ".join(channel.name for channel in self.spec.command[: len(MORE)])
+        command = COMMAND_HELP.format(names) if names else ""
         falls = " (it may fall)" if self.spec.max_tilt < 180 else ""
         who, more, acting = ("joints", "them"), JOGS_HELP, self.hand.acting
         if acting:
             who, more = ("it", "it"), ACTS_HELP.format(acting.help(PRESSED), FAR * acting.hand)
-        print(HELP.format(falls, names or "nothing", *who, more), flush=True)
+        print(HELP.format(falls, command, *who, more), flush=True)
         if self.beside:
             print(self.beside.help, flush=True)
         return self

@@ -73,8 +73,8 @@ def found(place: Path = PLACE) -> list[Path]:
 class SpaceMouse:
     """What its cap pushes.  Unplugged, nothing is pushed until it is back."""
 
-    help = """mouse    what is pushed and turned goes; its first button shuts, its second opens; what
-         learns is taken in hand by a touch, and given back by letting go"""
+    help = """mouse    its cap moves what learns, which a touch takes in hand and letting go gives
+         back; or, ahead and back, a joint that is chosen; its buttons shut, and open"""
 
     def __init__(self, path: Path | None = None, place: Path = PLACE) -> None:
         """The first that is found at a `place` of the kernel's, where no `path` is named.
