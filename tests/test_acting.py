@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl.bridge import acting, states
+from rl.bridge import states
 from rl.bridge.acting import GRIP, MOVES, ONE, REST_S, Acting
 from rl.bridge.keys import LITTLE, PRESSED_S
+from rl.bridge.pilot import AGAIN_S
 from rl.bridge.states import ARMED, HOLD, INTERVENE
 from tests import hands
 from tests.hands import HAND, JOINTS, Clock, Driven, now, terminal
@@ -87,6 +88,16 @@ def test_a_new_episode_begins_with_an_open_hand(clock: Clock) -> None:
     assert made.action(now(INTERVENE, begun=2), {})[-1] == 1
 
 
+def test_a_grip_that_was_told_stays_while_its_taking_over_is_on_its_way(clock: Clock) -> None:
+    made, policys = Acting(HAND.action), [0.0, 0.0, 0.0, 0.0, 0.4]
+    assert made.action(now(ARMED, policys), {})[-1] == 0.4
+    assert made.action(now(ARMED, policys), {GRIP: -1.0})[-1] == -1
+    clock.now += AGAIN_S / 2
+    assert made.action(now(ARMED, policys), {})[-1] == -1
+    clock.now += AGAIN_S
+    assert made.action(now(ARMED, policys), {})[-1] == 0.4
+
+
 NAMES = st.sampled_from([*MOVES, GRIP, ONE, "other"])
 PUSHED = st.dictionaries(NAMES, st.floats(-1, 1))
 SPECS = st.sampled_from([HAND, JOINTS, hands.spec("z", "x"), hands.spec("grip", "roll", "x")])
@@ -124,4 +135,4 @@ def test_a_word_that_is_on_its_way_is_not_said_again(clock: Clock) -> None:
         clock.now += 0.05
         said.append(made.turns(now(ARMED), True))
     assert said.count(states.TAKE) == 2
-    assert acting.AGAIN_S == 0.2
+    assert AGAIN_S == 0.2

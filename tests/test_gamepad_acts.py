@@ -15,6 +15,8 @@ from tests.guided import Guided
 from tests.hands import HAND, Clock, Driven, Pad, now
 from tests.rig import body, of
 
+HAND_NAMES = [channel.name for channel in HAND.action]
+
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
@@ -50,11 +52,12 @@ def test_a_stick_takes_it_over_and_gives_it_back(clock: Clock, pad: Pad) -> None
     pad.push(AXIS, 1, round(-0.05 * FULL))
     robot.live(1)
     assert robot.state == ARMED  # in the dead zone
-    for axis in (1, 0, 3, 4):
+    for axis, action in ((1, "x"), (0, "y"), (4, "z"), (3, "yaw")):
         pad.push(AXIS, axis, -FULL)
-    robot.does(1, 1, 1, 1, 0)
-    assert robot.state == INTERVENE
-    for axis, value in ((1, FULL), (0, round(0.55 * FULL)), (3, 0), (4, 0)):
+        robot.does(*(float(name == action) for name in HAND_NAMES))
+        assert robot.state == INTERVENE
+        pad.push(AXIS, axis, 0)
+    for axis, value in ((1, FULL), (0, round(0.55 * FULL))):
         pad.push(AXIS, axis, value)
     np.testing.assert_allclose(robot.live(3).action, [-1, -0.5, 0, 0, 0], atol=1e-3)
     for axis in (1, 0):

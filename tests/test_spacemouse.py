@@ -174,7 +174,7 @@ def test_keys_act_beside_it(driven: Any) -> None:
 def test_a_joint_of_an_ordinary_robot_is_jogged(clock: Clock, mouse: Mouse) -> None:
     with terminal(go2(), SpaceMouse(mouse.path)) as (keys, press):
         press("n")
-        mouse.say(MOVED, 0, -FULL, 0)
+        mouse.say(MOVED, 0, -2 * FULL, 0)  # no further than all the way
         word = keys.word(now(INTERVENE))
         motor = go2().actuators[1]
         np.testing.assert_allclose(word.jog, np.eye(12)[1] * (motor.high - motor.low) / 10)
