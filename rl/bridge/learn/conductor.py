@@ -90,7 +90,7 @@ class Conductor:
         if self._troubled():
             moving = status.state in (states.READY, *states.MOVING)
             return said._replace(event=states.WAIT if moving else "", action=None)
-        self._follow(status, said.over)
+        self._follow(status, said)
         if 0 < self.practice.episodes <= self.count.episodes:
             return Word(leaves=True)
         if status.state in states.MOVING:
@@ -120,8 +120,8 @@ class Conductor:
             return "the learner is silent"
         return self.account["full"]
 
-    def _follow(self, status: Status, said: int) -> None:
-        """Count what has begun, and what is over, which a human may have `said` of an episode."""
+    def _follow(self, status: Status, said: Word) -> None:
+        """Count what has begun, and what is over."""
         if status.state not in states.MOVING or status.tick == self.tick:
             return
         if status.begun != self.begun:
@@ -131,8 +131,8 @@ class Conductor:
         if self.over:
             return
         done = bool(status.own and status.own.done >= DONE)
-        late = status.time - self.since >= self.practice.seconds
-        self.over = done or late or said == status.begun
+        lasted = status.time - self.since
+        self.over = done or said.over == status.begun or lasted >= self.practice.seconds
         acts, count = status.state == states.INTERVENE, self.count
         self.count = Count(
             count.episodes + self.over, count.done + done, count.steps + 1, count.by_human + acts
