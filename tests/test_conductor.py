@@ -57,13 +57,15 @@ class Practised:
             self._tick()
         return self.told[-1]
 
-    def _tick(self) -> None:
-        self.tick += 1
-        status = Status(
+    def status(self) -> Status:
+        return Status(
             self.tick, DT * self.tick, self.state, int(self.why), 0, 0, {}, np.zeros(12),
             episodes=self.sim, begun=self.begun, own=Own(np.zeros(SIZE), self.done, 0),
         )  # fmt: skip
-        word = self.conductor.word(status)
+
+    def _tick(self) -> None:
+        self.tick += 1
+        word = self.conductor.word(self.status())
         self.told.append(word)
         if word.event:
             before, self.state = self.state, states.after(self.state, word.event)
@@ -211,6 +213,7 @@ def test_it_gives_up_after_being_held_again_and_again(tmp_path: Path) -> None:
 BAD = {
     "seconds": (Practice(seconds=0.0), "--practice.seconds is 0"),
     "episodes": (Practice(episodes=-1), "--practice.episodes is -1"),
+    "demos": (Practice(demos=-1), "--practice.demos is -1"),
     "stale": (Practice(stale_s=float("nan")), "--practice.stale-s is nan"),
 }
 

@@ -15,7 +15,8 @@ from types import TracebackType
 import numpy as np
 
 from rl.bridge import states
-from rl.bridge.hand import Hand, turned
+from rl.bridge.acting import GRIP, ONE
+from rl.bridge.hand import Hand, share_of, turned
 from rl.bridge.messages import Status
 from rl.bridge.pilot import AGAIN_S, Word
 from rl.spec import Spec
@@ -32,8 +33,18 @@ NAMES = {
     states.STAND: "A", states.ARM: "A", states.STOP: "B", states.WAIT: "X", states.RELAX: "Y",
     states.CLEAR: "cross up", states.TAKE: "cross down", states.GIVE: "cross down",
 }  # fmt: skip
-FULL, DEAD = 32767, 0.1  # an axis at its end, and the share of it that is nothing
+FULL = 32767  # of an axis at its end
 GOAL_S = 4.0  # s in which a goal goes through its range
+# What is pushed in the place of a policy that learns, which needs no shoulder held.
+PUSHES = {"x": 1, "y": 0, "yaw": 3, "z": 4, ONE: 1}  # by axis; ahead, left and up are negative
+PRESSED = {
+    "x": "left stick", "y": "left stick", "yaw": "right stick", "z": "right stick",
+    GRIP: "cross right opens, left shuts", ONE: "cross right and left, left stick",
+}  # fmt: skip
+ACTS_HELP = """gamepad  A: stand up and go  B, or both shoulders: STOP  X: hold  Y: relax
+         cross: up clears a stop, down takes it in hand or gives it back
+         left shoulder: it failed, begin anew
+         {}; a push, or the right shoulder, takes it in hand, and letting go gives it back"""
 HELP = """gamepad  A: stand up and go  B, or both shoulders: STOP  X: hold  Y: relax
          sticks: {}, with the right shoulder held
          cross: up clears a stop, down takes joints in hand or gives them back, left and right
@@ -49,6 +60,7 @@ class Gamepad:
         self.paced = np.array([c.unit.endswith("/s") for c in spec.command], bool)
         self.command, self.time = self.hand.none, np.inf
         self.file, self.tried, self.there, self.left = -1, -np.inf, False, b""
+        self.lost = False  # it was gone while it had a hand on a policy that learns
         self.down: set[int] = set()  # buttons
         self.axes: dict[int, int] = {}
         self._open()
@@ -62,7 +74,9 @@ class Gamepad:
 
     def __enter__(self) -> "Gamepad":
         names = ", ".join(channel.name for channel in self.spec.command[: len(STICKS)])
-        print(HELP.format(names or "nothing"), flush=True)
+        acting = self.hand.acting
+        help = ACTS_HELP.format(acting.help(PRESSED)) if acting else HELP.format(names or "nothing")
+        print(help, flush=True)
         return self
 
     def __exit__(
@@ -73,16 +87,33 @@ class Gamepad:
 
     def word(self, status: Status) -> Word:
         hand, pressed = self.hand, self._read()
+        if hand.acting:
+            return self._acts(status, pressed)
         held, dt = RIGHT in self.down, float(np.clip(status.time - self.time, 0, 0.1))
         self.time = status.time
         self.command = self._asked(held and status.state == states.ARMED, dt)
-        event, at = self._event(pressed, status), self.axes.get(STICKS[0], 0)
+        event = self._event(pressed, status)
         if not self.walks and not held and status.state == states.ARMED:
             hand.goes, event = False, event or states.WAIT
         if self.walks or held or status.state == states.PASSIVE:
             event = event or hand.going(status)
         hand.show(status, self.command, "" if self.there else "   NO GAMEPAD")
-        return Word(event, self.command, hand.jog(-_pushed(at)), held)
+        return Word(event, self.command, hand.jog(self._pushed(STICKS[0])), held)
+
+    def _acts(self, status: Status, pressed: list[tuple[int, int, int]]) -> Word:
+        """What is done in the place of a policy, that goes on with no hand on it."""
+        hand, acting = self.hand, self.hand.acting
+        assert acting
+        event, failed = self._event(pressed, status), (BUTTON, LEFT) in [x[1:] for x in pressed]
+        pushed = {name: self._pushed(axis) for name, axis in PUSHES.items()}
+        for value in (self.axes.get(HAT_X, 0), *(x for x, _, axis in pressed if axis == HAT_X)):
+            pushed[GRIP] = float(np.sign(value)) or pushed.get(GRIP, 0.0)
+        held = RIGHT in self.down or bool(acting.felt(pushed))
+        event = event or hand.going(status) or acting.turns(status, held)
+        action = acting.action(status, pushed)
+        hand.show(status, self.command, "" if self.there else "   NO GAMEPAD")
+        over = status.begun if failed and status.state in states.MOVING else 0
+        return Word(event, self.command, None, held, action=action, over=over)
 
     def silent(self, seconds: float) -> bool:
         self.hand.silent(seconds)
@@ -91,9 +122,12 @@ class Gamepad:
     def _event(self, pressed: list[tuple[int, int, int]], status: Status) -> str:
         """What is asked for by buttons, and the cross, that were pressed since the last look."""
         hand, event = self.hand, ""
-        if not self.there:
+        self.lost &= (BUTTON, A) not in [x[1:] for x in pressed]
+        if self.lost or not self.there:
             hand.goes = False
-            return states.WAIT if status.state in (states.READY, *states.MOVING) else ""
+            # Who has it practise would have it stand up again from a hold.
+            held = (states.HOLD,) if self.lost else ()
+            event = states.WAIT if status.state in (states.READY, *states.MOVING, *held) else ""
         for value, kind, number in pressed:
             if kind == BUTTON and (number == B or {LEFT, RIGHT} <= self.down):
                 hand.goes = False
@@ -107,10 +141,14 @@ class Gamepad:
                 hand.other(1 if value > 0 else -1)
         return event
 
+    def _pushed(self, axis: int) -> float:
+        """How far, to the front, the left or up, -1 to 1."""
+        return -share_of(self.axes.get(axis, 0), FULL)
+
     def _asked(self, held: bool, dt: float) -> np.ndarray:
         """The command [C]: a speed is as far as its stick is pushed, and a goal goes that way."""
         hand = self.hand
-        pushed = [-_pushed(self.axes.get(axis, 0)) * held for axis in STICKS[: len(hand.none)]]
+        pushed = [self._pushed(axis) * held for axis in STICKS[: len(hand.none)]]
         share = np.array(pushed + [0.0] * (len(hand.none) - len(pushed)))
         paced = hand.none + np.where(share > 0, hand.high - hand.none, hand.none - hand.low) * share
         goal = self.command + share * (hand.high - hand.low) / GOAL_S * dt
@@ -162,6 +200,7 @@ class Gamepad:
     def _gone(self) -> None:
         """Nothing is held any more."""
         if self.there:
+            self.lost = self.hand.acting is not None
             self.hand.note("The gamepad is gone: the robot is held until it is back and A pressed.")
         self._close()
         self.there, self.down, self.axes = False, set(), {}
@@ -176,9 +215,3 @@ def _tells(file: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _pushed(value: int) -> float:
-    """How far an axis is pushed, from -1 to 1, beyond what is nothing."""
-    share = np.clip(value / FULL, -1, 1)
-    return float(np.sign(share) * max(abs(share) - DEAD, 0) / (1 - DEAD))

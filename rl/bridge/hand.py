@@ -1,5 +1,5 @@
 """What a hand at keys and one at a gamepad have in common: the way to being armed, joints that are
-jogged, and what is shown."""
+jogged, a policy in whose place it acts, and what is shown."""
 
 import time
 from collections.abc import Mapping
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from rl.bridge import states
+from rl.bridge.acting import Acting
 from rl.bridge.checks import said
 from rl.bridge.messages import Status
 from rl.bridge.pilot import AGAIN_S
@@ -15,6 +16,7 @@ from rl.spec import Spec
 
 WANTED = {states.PASSIVE: states.STAND, states.READY: states.ARM, states.HOLD: states.ARM}
 JOG_S = 10.0  # s in which a joint that is jogged goes through its range
+DEAD = 0.1  # share of an axis's way that is nothing
 
 
 class Hand:
@@ -30,6 +32,7 @@ class Hand:
         self.none = np.where(zero, 0.0, (self.low + self.high) / 2)
         self.goes, self.tried = False, -np.inf
         self.joint = 0  # that is jogged
+        self.acting = Acting(spec.action) if spec.action else None  # in a policy's place
         self.shown, self.refused = "", Refused()
 
     def going(self, status: Status) -> str:
@@ -41,7 +44,9 @@ class Hand:
         return WANTED[status.state]
 
     def other(self, by: int) -> None:
-        """Have the joint that comes so many after this one."""
+        """Have the joint, or the number of an action, that comes so many after this one."""
+        if self.acting:
+            self.acting.other(by)
         self.joint = (self.joint + by) % len(self.spec.actuators)
 
     def jog(self, share: float) -> np.ndarray:
@@ -60,7 +65,8 @@ class Hand:
         asked = " ".join(f"{x:+.2f}" for x in command) or "nothing"
         if status.state == states.INTERVENE:
             motor, at = self.spec.actuators[self.joint], status.targets[self.joint]
-            asked = f"{asked}   {motor.name} {at:+.2f} {motor.unit}"
+            jogged = f"{motor.name} {at:+.2f} {motor.unit}"
+            asked = f"{asked}   {self.acting.shown if self.acting else jogged}"
         line = f"{status.state}{why}   asked {asked}{more}"
         if line != self.shown:
             print(f"\r\x1b[K{line}", end="", flush=True)
@@ -81,3 +87,9 @@ class Hand:
 def turned(status: Status) -> str:
     """The word that takes a robot in hand, or gives it back."""
     return states.GIVE if status.state == states.INTERVENE else states.TAKE
+
+
+def share_of(value: int, full: int) -> float:
+    """How far an axis is pushed that says so much at its end, -1 to 1, beyond what is nothing."""
+    share = np.clip(value / full, -1, 1)
+    return float(np.sign(share) * max(abs(share) - DEAD, 0) / (1 - DEAD))

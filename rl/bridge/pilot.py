@@ -23,7 +23,7 @@ GONE_S = 10.0  # s of its silence, in which a simulated robot may stand still
 SILENT_S = 0.5  # s of it after which who drives is told
 AGAIN_S = 0.2  # s between two tries to be armed
 TRIES = 25  # that a script has, but for those on the way to its rest
-UNTOLD = "moves if it is told to: --command, --script, --keys or --gamepad."
+UNTOLD = "moves if it is told to: --command, --script, --keys, --gamepad or --spacemouse."
 
 Asked = Callable[[float], np.ndarray]  # the command [C] at a time, s
 

@@ -4,7 +4,7 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
 from tyro.constructors import PrimitiveConstructorSpec
 
@@ -42,18 +42,25 @@ class By:
     script: Path | None = None  # or a CSV file of times, s, and commands
     keys: bool = False  # or a keyboard's, of this terminal
     gamepad: tuple[Path, ...] | None = None  # or a gamepad's, /dev/input/js0 if no other is named
+    spacemouse: tuple[Path, ...] | None = None  # or a SpaceMouse's, beside keys; found if not named
     seconds: float = 20.0  # of a command or a script, for a robot that has no end of its own
 
     @property
     def said(self) -> bool:
-        return bool(self.script or self.keys) or (self.command, self.gamepad) != (None, None)
+        return self.acts or bool(self.script) or self.command is not None
+
+    @property
+    def acts(self) -> bool:
+        """A human has a hand on it."""
+        return self.keys or (self.gamepad, self.spacemouse) != (None, None)
 
     def source(self, spec: Spec, terminal: bool) -> AbstractContextManager[Driver]:
         """Its words; the keys' of a `terminal`, if nobody is named.  ValueError of what makes no
         sense."""
-        named = bool(self.script), self.command is not None, self.keys, self.gamepad is not None
+        keys = self.keys or self.spacemouse is not None
+        named = bool(self.script), self.command is not None, keys, self.gamepad is not None
         if sum(named) > 1:
-            raise ValueError("--script, --command, --keys or --gamepad: one of them.")
+            raise ValueError("--script, --command, --keys, --gamepad or --spacemouse: one of them.")
         if not 0 < self.seconds < float("inf"):
             raise ValueError(f"--seconds is {self.seconds:g}; it takes a time above 0 s.")
         if self.gamepad is not None:
@@ -62,12 +69,22 @@ class By:
             if len(self.gamepad) > 1:
                 raise ValueError("--gamepad takes one device.")
             return Gamepad(spec, *(self.gamepad or (DEVICE,)))
-        if self.keys and not sys.stdin.isatty():
+        if keys and not sys.stdin.isatty():
             raise ValueError("There is no terminal whose keys could drive it.")
-        if self.keys or (terminal and not self.said):
+        if keys or (terminal and not self.said):
             from rl.bridge.keys import Keys  # POSIX alone
 
-            return Keys(spec)
+            return Keys(spec, beside=self._beside())
         asked = (commands.script(spec, self.script) if self.script
                  else commands.constant(spec, self.command))  # fmt: skip
         return nullcontext(Script(asked, self.seconds, self.said))
+
+    def _beside(self) -> Any:
+        """What is beside the keys: it cannot stop a robot, and they can."""
+        if self.spacemouse is None:
+            return None
+        from rl.bridge.spacemouse import SpaceMouse  # Linux alone
+
+        if len(self.spacemouse) > 1:
+            raise ValueError("--spacemouse takes one device.")
+        return SpaceMouse(*self.spacemouse)

@@ -34,6 +34,7 @@ class Practice:
 
     seconds: float = 8.0  # of an episode, at most
     episodes: int = 0  # after which it ends; 0: when it is told to
+    demos: int = 0  # episodes that a human does, to begin with
     checkpoints: Path | None = None  # a CSV file of commands: from each it goes on to the next
     retreat: Path | None = None  # a CSV file of actions, a line each, by which it leaves a place
     stale_s: float = 600.0  # s of a learner's silence after which it is held
@@ -43,6 +44,8 @@ class Practice:
             raise ValueError(f"--practice.seconds is {self.seconds:g}; it takes up to an hour.")
         if self.episodes < 0:
             raise ValueError(f"--practice.episodes is {self.episodes}; it takes a count.")
+        if self.demos < 0:
+            raise ValueError(f"--practice.demos is {self.demos}; it takes a count.")
         if not self.stale_s > 0:
             raise ValueError(f"--practice.stale-s is {self.stale_s:g}; it takes a time above 0 s.")
 
@@ -72,6 +75,7 @@ class Conductor:
         self.count, self.begun, self.since, self.tick = Count(), 0, 0.0, -1
         self.over, self.leaves = False, 0  # this episode is; how many actions it has left the place
         self.tried, self.failed = -np.inf, 0
+        self.shows = False  # a human was given it, to show how
         self.looked, self.account, self.said = -np.inf, dict[str, Any](), ""
 
     def silent(self, seconds: float) -> bool:
@@ -86,7 +90,7 @@ class Conductor:
         if self._troubled():
             moving = status.state in (states.READY, *states.MOVING)
             return said._replace(event=states.WAIT if moving else "", action=None)
-        self._follow(status)
+        self._follow(status, said)
         if 0 < self.practice.episodes <= self.count.episodes:
             return Word(leaves=True)
         if status.state in states.MOVING:
@@ -116,17 +120,19 @@ class Conductor:
             return "the learner is silent"
         return self.account["full"]
 
-    def _follow(self, status: Status) -> None:
+    def _follow(self, status: Status, said: Word) -> None:
         """Count what has begun, and what is over."""
         if status.state not in states.MOVING or status.tick == self.tick:
             return
         if status.begun != self.begun:
             self.begun, self.since, self.over, self.leaves = status.begun, status.time, False, 0
+            self.tried = -np.inf
         self.tick = status.tick
         if self.over:
             return
         done = bool(status.own and status.own.done >= DONE)
-        self.over = done or status.time - self.since >= self.practice.seconds
+        lasted = status.time - self.since
+        self.over = done or said.over == status.begun or lasted >= self.practice.seconds
         acts, count = status.state == states.INTERVENE, self.count
         self.count = Count(
             count.episodes + self.over, count.done + done, count.steps + 1, count.by_human + acts
@@ -135,7 +141,7 @@ class Conductor:
     def _moving(self, status: Status, said: Word) -> Word:
         """What is said to one that moves."""
         if not self.over:
-            return said
+            return self._shown(status, said)
         said = said._replace(over=status.begun)
         if status.episodes:
             return said
@@ -148,6 +154,18 @@ class Conductor:
             action = self.retreat[self.leaves - 1]
             return said._replace(event=take, action=action, deadman=True)
         return said._replace(event=states.WAIT)
+
+    def _shown(self, status: Status, said: Word) -> Word:
+        """A human's words, in whose hands a demonstration is from its beginning to its end."""
+        demo, event = self.count.episodes < self.practice.demos, said.event
+        if demo:
+            event = "" if event in (states.TAKE, states.GIVE) else event
+            if status.state == states.ARMED and status.time - self.tried >= AGAIN_S:
+                self.tried, event = status.time, event or states.TAKE
+        elif self.shows and status.state == states.INTERVENE:
+            event = event or states.GIVE  # to the next checkpoint it goes by itself
+        self.shows = demo
+        return said._replace(event=event)
 
     def _going(self, status: Status) -> str:
         """What leads on from where it is; nothing where only a human may."""

@@ -49,6 +49,11 @@ def learn(args: Learn, own: Driver | None = None) -> int:
             f"{args.artefact} does not learn: name the explorer.zip that python -m experiments.hil "
             "has written."
         )
+    if args.practice.demos and not (own or args.by.acts):
+        raise ValueError(
+            "--practice.demos has a human act, and none is at hand: say --keys, --gamepad or "
+            "--spacemouse."
+        )
     folder = args.folder or Path("runs/robots") / args.name
     steps = wire.free_address()
     (folder / ACCOUNT).unlink(missing_ok=True)  # of the last time
