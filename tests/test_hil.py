@@ -1,0 +1,139 @@
+"""The learner beside robots, as it runs: it is killed, goes on, and has all that they did."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import practised
+from experiments import play
+from experiments.lived import Pieces
+from rl import artefact, runs
+from rl.bridge import wire
+from rl.bridge.learn import certs, newer, weights
+from rl.bridge.learn.journal import Journal
+from rl.bridge.learn.outbox import LABEL
+from rl.bridge.learn.steps import pack
+from rl.bridge.learn.uplink import Uplink
+from tests.lives import end, flown
+
+PATIENCE = 120.0  # s
+ROBOTS = "arm", "other"
+FLAGS = (
+    "--env", "panda-reach", "--env.rewards=sparse", "--learning-starts=10", "--updates=1",
+    "--batch-size=16", "--buffer-size=1000", "--eval-episodes=2", "--no-video", "--save-s=0",
+    "--publish-s=0.2", "--agent.hidden=16", "--agent.critic-hidden=16", "--agent.critics=2",
+    "--agent.delay=1", "--robots", *ROBOTS,
+)  # fmt: skip
+
+
+@contextmanager
+def learner(*words: object) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "experiments.hil", *map(str, words)], stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def until(done: Callable[[], bool], *links: Uplink) -> None:
+    """Poll these until it is."""
+    ends = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < ends
+        time.sleep(0.01)
+        for link in links:
+            link.poll()
+
+
+def kept(policy: artefact.Deployed, bridge: int, count: int) -> list[bytes]:
+    """What a bridge has kept of an episode, every third step of which is a human's."""
+    steps = flown(policy, count, lambda i: i % 3 == 0).steps
+    every = [pack(step) for step in (*steps, end(steps))]
+    return [LABEL.pack(bytes([bridge]) * 16, i) + x for i, x in enumerate(every)]
+
+
+def transitions(spec: Any, *robots: list[bytes]) -> int:
+    count = 0
+    for records in robots:
+        pieces = Pieces(spec)
+        found = [piece for record in records for piece in pieces.take(record)]
+        count += sum(len(piece.steps) - 1 - piece.led for piece in found)
+    return count
+
+
+def test_two_robots_are_learned_from_and_a_killed_learner_goes_on_with_all(tmp_path: Path) -> None:
+    out, listen = tmp_path / "run", wire.free_address()
+    words = *FLAGS, f"--out={out}", f"--listen={listen}", "--steps=70"
+    with ExitStack() as stack:
+        first = stack.enter_context(learner(*words))
+        until((out / "keys" / "learner.public").exists)
+        policy = artefact.deploy(artefact.read(out / "explorer.zip"))
+        robots = [kept(policy, 1, 42), kept(policy, 2, 33)]
+        total = transitions(policy.spec, *robots)
+        assert total >= 70
+        links = []
+        for name in ROBOTS:
+            until((out / "keys" / f"{name}.secret").exists)
+            journal = stack.enter_context(closing(Journal(tmp_path / name, name)))
+            keys = certs.read_secret(out / "keys" / f"{name}.secret")
+            public = certs.read_public(out / "keys" / "learner.public")
+            links.append(Uplink(journal, f"tcp://{listen}", keys, public, policy.spec.hash))
+            stack.enter_context(closing(links[-1]))
+        for link, records, some in zip(links, robots, (100, 20), strict=True):
+            for record in records[:some]:  # a whole episode, and a part of one
+                link.append(record)
+        until(lambda: all(link.weights and not link.pending for link in links), *links)
+        before = links[0].weights
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait()
+        for record in robots[1][20:]:  # nobody is there
+            links[1].append(record)
+        second = stack.enter_context(learner("--resume", out))
+        until(lambda: second.poll() is not None, *links)
+        told = second.stdout.read() if second.stdout else ""
+        assert second.returncode == 0, told
+        assert before
+        assert links[0].weights
+        assert links[0].weights.version > before.version
+    facts = runs.read_manifest(out)
+    assert facts["status"] == "done"
+    assert facts["episodes"] == 2
+    records = sum(map(len, robots))
+    assert practised.kept(out) == {"records": records, "lost": 0, "duplicated": 0}
+    newest = weights.newest(out / "weights", 0)
+    assert newest
+    assert newer.unpack(newest.blob)
+    env, judged, params = play.load(out)
+    assert play.judge(env, judged, params, 2).shape == (2,)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--mix", "1.5"], "--mix is 1.5"),
+        (["--demos", "nowhere"], "is no run of experiments.hil"),
+        (["--learning-starts", "1"], "--learning-starts is 1; it needs at least 3"),
+        (["--agent", "ppo"], "PPO cannot learn from data"),
+        (["--seeds", "2"], "--seeds is 2"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(tmp_path: Path, words: list[str], why: str) -> None:
+    with learner(*words, "--out", tmp_path / "run") as process:
+        told, _ = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 1
+        assert why in told
+        assert "Traceback" not in told
+    assert not (tmp_path / "run").exists()
