@@ -28,10 +28,12 @@ class Episode(NamedTuple):
 def episodes(run: Path) -> list[Episode]:
     """Of all robots, in the order they came."""
     spec, pieces, found = artefact.read(run / EXPLORER).spec, dict[str, Pieces](), list[Episode]()
+    last = 0  # episode
     for row in records(run):
         for piece in pieces.setdefault(row.actor, Pieces(spec)).take(row.record):
-            acts = np.array([step.acts for step in piece.steps[piece.led : -1]])
-            taken = int((acts[1:] & ~acts[:-1]).sum()) + bool(acts[0] and piece.first)
+            acts = np.array([step.acts for step in piece.steps[:-1]])
+            fresh, last = piece.steps[0].episode != last, piece.steps[0].episode
+            taken = int((acts[1:] & ~acts[:-1]).sum()) + bool(acts[0] and fresh)
             over = piece.done or piece.fell or piece.over
             found.append(Episode(len(acts), int(acts.sum()), taken, piece.done, over))
     return found

@@ -75,6 +75,7 @@ def step(env: Simulation, policy: Policy, judge: Judge) -> export.Step:
 
     def run(params: Params, carry: PyTree, readings: Readings, asked: Array) -> Any:
         memory, inner, judged = carry
+        remembered = flat(memory)
         command, human, (acts, *numbers) = jnp.split(asked, [count, count + env.action_dim])
         obs, memory = env.task.observe(readings, command, memory)
         key = drawn(*numbers)
@@ -82,9 +83,15 @@ def step(env: Simulation, policy: Policy, judge: Judge) -> export.Step:
         action = jnp.where(acts > 0.5, human, own)
         targets, memory = env.task.control(action, readings, memory)
         done, judged = judge.step(judged, readings, command, obs)
-        return jnp.concatenate([targets, own, done[None]]), (memory, inner, judged)
+        return jnp.concatenate([targets, own, done[None], remembered]), (memory, inner, judged)
 
     return run
+
+
+def flat(memory: PyTree) -> Array:
+    """What a task remembers, as numbers [M]."""
+    leaves = [jnp.ravel(x).astype(jnp.float32) for x in jax.tree.leaves(memory)]
+    return jnp.concatenate([jnp.zeros(0), *leaves])
 
 
 def drawn(seed: Array, number: Array) -> Key:
@@ -108,8 +115,9 @@ class Explorer:
         self.env, self.policy = env, policy
         names = env.task.spec.actions or env.task.spec.actuators
         channels = tuple(Channel(name, "1", -1.0, 1.0) for name in names)
-        spec = replace(deploy.spec_of(env, name), action=channels)
-        carry = env.task.memory(), policy.init(params), judge.init()
+        memory = env.task.memory()
+        spec = replace(deploy.spec_of(env, name), action=channels, memory=len(flat(memory)))
+        carry = memory, policy.init(params), judge.init()
         run = step(env, policy, judge)
         self.exporter = export.Exporter(spec, env.task.whole(), run, params, carry)
 

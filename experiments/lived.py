@@ -20,14 +20,13 @@ from rl.types import Array, Obs, PyTree, Transition
 DONE = 0.5  # how sure a policy's program must be
 MOST = 256  # steps of a piece
 SIZES = 32, 64, 128, MOST + 1  # that observations are made of at once
+SAW = "readings", "command", "memory"  # of a step, which observations are made of
 
 
 class Piece(NamedTuple):
     """Consecutive steps of one episode, the last of which tells what was seen after the others."""
 
     steps: list[Step]
-    first: bool  # the robot was armed with it
-    led: bool  # its first step is of the episode before, and only remembered
     done: bool  # it ended: what was to be done is
     fell: bool  # it ended in a fault
     over: bool  # it ended for another reason
@@ -39,8 +38,7 @@ class Pieces:
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
         self.steps: list[Step] = []
-        self.first, self.led = True, False  # of the piece under way
-        self.ended = True  # the episode is done with
+        self.episode, self.ended = 0, True  # the last, and whether it is done with
         self.next: dict[bytes, int] = {}  # number of the step that a bridge is to hand on next
         self.dropped = 0  # records that are none, or were there before
 
@@ -53,27 +51,26 @@ class Pieces:
             return
         if found[0] not in self.next:
             yield from self._close(over=True)  # another bridge
-            self.ended = True
+            self.episode = 0
         self.next[found[0]] = found[1] + 1
         yield from self._end(now) if isinstance(now, End) else self._step(now)
 
     def _step(self, now: Step) -> Iterator[Piece]:
-        last = self.steps[-1] if self.steps else None
-        if last is None or now.episode != last.episode:
+        if now.episode != self.episode:
             yield from self._close(over=True)
-            self.first, self.led, self.ended = True, False, False
-        elif now.period != last.period + 1:
+            self.episode, self.ended = now.episode, False
+        elif self.steps and now.period != self.steps[-1].period + 1:
             yield from self._close()  # a period whose policy did not answer
-            self.first = self.led = False
+        if self.ended:
+            return
         self.steps.append(now)
-        if not self.ended and (now.done >= DONE or now.over):
+        if now.done >= DONE or now.over:
             yield from self._close(done=now.done >= DONE, over=now.over)
             # Where there are commands it may go on to the next, and is brought back nowhere.
             self.ended = not (now.over and self.spec.command)
-            self.steps, self.first, self.led = [now], False, True
-        elif self.ended or len(self.steps) > MOST:
+        elif len(self.steps) > MOST:
             yield from self._close()
-            self.steps, self.first, self.led = [now], False, False
+            self.steps = [now]
 
     def _end(self, now: End) -> Iterator[Piece]:
         yield from self._close(fell=now.fell, over=True)
@@ -81,9 +78,8 @@ class Pieces:
 
     def _close(self, done: bool = False, fell: bool = False, over: bool = False) -> Iterator[Piece]:
         steps, self.steps = self.steps, []
-        if len(steps) > 1 + self.led and not self.ended:
-            fell, over = fell and not done, over and not (done or fell)
-            yield Piece(steps, self.first, self.led, done, fell, over)
+        if len(steps) > 1:
+            yield Piece(steps, done, fell and not done, over and not (done or fell))
 
 
 class Lived(NamedTuple):
@@ -96,48 +92,43 @@ class Lived(NamedTuple):
 
 
 class Robot:
-    """Makes transitions of the pieces of one robot, in a task."""
+    """Makes transitions of the pieces of robots, in a task."""
 
     def __init__(self, env: Simulation, spec: Spec) -> None:
-        self.env, self.spec, self.memory = env, spec, env.task.memory()
-        self.observed = jax.jit(self._observed)
+        self.env, self.spec, self.observed = env, spec, jax.jit(jax.vmap(self._observed))
 
     def lived(self, piece: Piece) -> Lived:
-        steps, led, count = piece.steps, int(piece.led), len(piece.steps) - 1
-        self.memory = self.env.task.memory() if piece.first else self.memory
-        did: Any = np.stack([x.human if x.acts else x.policy for x in steps])
-        rows = np.stack([x.readings for x in steps]), np.stack([x.command for x in steps]), did
+        steps, count = piece.steps, len(piece.steps) - 1
+        did = np.stack([x.human if x.acts else x.policy for x in steps[:-1]])
+        parts = [np.stack([getattr(x, name) for x in steps]) for name in SAW]
         size = next(x for x in SIZES if x >= len(steps))
-        padded = [np.concatenate([x, np.repeat(x[-1:], size - len(x), 0)]) for x in rows]
-        # The last is seen again as the first of what comes next, and remembered then.
-        obs, self.memory = jax.device_get(self.observed(self.memory, *padded, count))
-        now, then = (jax.tree.map(lambda x, at=at: x[at : at + count - led], obs)
-                     for at in (led, led + 1))  # fmt: skip
-        last = np.arange(count - led) == count - led - 1
+        padded = [np.concatenate([x, np.repeat(x[-1:], size - len(x), 0)]) for x in parts]
+        obs = jax.device_get(self.observed(*padded))
+        now, then = (jax.tree.map(lambda x, at=at: x[at : at + count], obs) for at in (0, 1))
+        last = np.arange(count) == count - 1
         earned, ends = (last & piece.done).astype(np.float32), piece.done or piece.fell
         # Another robot's may be the next, so a piece ends in itself: nothing is lost by that.
-        seen: Any = Transition(now, did[led:-1], earned, last & ends, last & (not ends), then)
-        human = np.array([x.acts for x in steps])[led:]
-        good = np.array([x.followed and not x.limited for x in steps[led:-1]])
+        seen: Any = Transition(now, did, earned, last & ends, last & (not ends), then)
+        human = np.array([x.acts for x in steps])
+        good = np.array([x.followed and not x.limited for x in steps[:-1]])
         return Lived(seen, human[:-1], human[1:] & ~human[:-1], good)
 
-    def _observed(
-        self, memory: PyTree, readings: Array, command: Array, action: Array, count: Array
-    ) -> tuple[Obs, PyTree]:
-        """Observations [L, ...], and what is remembered after so many of them."""
+    def _observed(self, readings: Array, command: Array, memory: Array) -> Obs:
+        """What was seen in a step, of what was measured, asked for and remembered."""
         sizes = np.cumsum([sensor.size for sensor in self.spec.sensors])[:-1]
+        parts = jnp.split(readings, sizes)
+        told = {s.name: x for s, x in zip(self.spec.sensors, parts, strict=True)}
+        return self.env.task.observe(told, command, like(self.env.task.memory(), memory))[0]
 
-        def tick(memory: PyTree, now: Any) -> Any:
-            numbers, asked, action, goes_on = now
-            parts = jnp.split(numbers, sizes)
-            told = {s.name: x for s, x in zip(self.spec.sensors, parts, strict=True)}
-            obs, after = self.env.task.observe(told, asked, memory)
-            _, after = self.env.task.control(action, told, after)
-            return jax.tree.map(lambda x, y: jnp.where(goes_on, x, y), after, memory), obs
 
-        goes_on = jnp.arange(len(readings)) < count
-        memory, obs = jax.lax.scan(tick, memory, (readings, command, action, goes_on))
-        return obs, memory
+def like(memory: PyTree, numbers: Array) -> PyTree:
+    """What a task remembers, of numbers [M] as `explorer.flat` made them."""
+    leaves, structure = jax.tree.flatten(memory)
+    ends = np.cumsum([np.size(x) for x in leaves])[:-1].astype(int)
+    parts = jnp.split(numbers, ends) if leaves else []
+    shaped = [x.reshape(np.shape(y)).astype(jnp.result_type(y))
+              for x, y in zip(parts, leaves, strict=True)]  # fmt: skip
+    return jax.tree.unflatten(structure, shaped)
 
 
 class Told(NamedTuple):

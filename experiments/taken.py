@@ -37,9 +37,9 @@ class Intake:
     """What robots have done, as it comes to a ledger."""
 
     def __init__(self, view: View, env: Simulation, spec: Spec, folder: Path) -> None:
-        self.view, self.env, self.spec, self.tail = view, env, spec, Tail(folder)
+        self.view, self.spec, self.tail = view, spec, Tail(folder)
         self.pieces: dict[str, Pieces] = {}  # by robot
-        self.robots: dict[str, Robot] = {}
+        self.robot = Robot(env, spec)
         self.counts: Counter[str] = Counter()
 
     def read(self) -> list[Told]:
@@ -47,9 +47,8 @@ class Intake:
         told = []
         for row in self.tail.read():
             pieces = self.pieces.setdefault(row.actor, Pieces(self.spec))
-            robot = self.robots.setdefault(row.actor, Robot(self.env, self.spec))
             for piece in pieces.take(row.record):
-                found = robot.lived(piece)
+                found = self.robot.lived(piece)
                 told.append(self.view(found))
                 self.counts["steps"] += len(found.human)
                 self.counts["by_human"] += int(found.human.sum())

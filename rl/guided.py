@@ -30,6 +30,7 @@ class Told(NamedTuple):
     targets: np.ndarray  # [A] of who acts
     action: np.ndarray  # [D] of the policy, whoever acts
     done: float  # how sure it is that what is to be done is done, 0 to 1
+    memory: np.ndarray  # [M] what it remembered as it was asked: observations are made of it
 
 
 def asked(now: Asked) -> np.ndarray:
@@ -39,6 +40,7 @@ def asked(now: Asked) -> np.ndarray:
 
 
 def told(spec: Spec, numbers: np.ndarray) -> Told:
-    """Of [A + D + 1]."""
-    motors, count = len(spec.actuators), len(spec.action)
-    return Told(numbers[:motors], numbers[motors : motors + count], float(numbers[-1]))
+    """Of [A + D + 1 + M]."""
+    ends = np.cumsum([len(spec.actuators), len(spec.action), 1])
+    targets, action, done, memory = np.split(numbers, ends)
+    return Told(targets, action, float(done[0]), memory)

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+NEW = "action", "memory"  # fields that came later: the hash of who has none is as it was
+
 
 @dataclass(frozen=True)
 class Sensor:
@@ -60,11 +62,12 @@ class Spec:
     physics_dt: float  # s between the steps of the model it was trained on
     max_tilt: float  # degrees; a robot that leans more has failed
     action: tuple[Channel, ...] = ()  # what a human may do in the place of a policy that learns
+    memory: int = 0  # numbers that such a policy remembers, and tells of
 
     @cached_property  # every message has it
     def hash(self) -> bytes:
         """8 bytes that change with anything here."""
-        facts = {name: x for name, x in asdict(self).items() if name != "action" or x}
+        facts = {name: x for name, x in asdict(self).items() if x or name not in NEW}
         text = json.dumps(facts, sort_keys=True)
         return hashlib.sha256(text.encode()).digest()[:8]
 
@@ -99,6 +102,8 @@ def from_facts(facts: dict[str, Any]) -> Spec:
     for name in ("control_dt", "physics_dt"):
         if not (isinstance(facts[name], float) and 0 < facts[name] < math.inf):
             raise ValueError(f"its {name} is {facts[name]!r} and no time")
+    if not (isinstance(memory := facts.get("memory", 0), int) and memory >= 0):
+        raise ValueError(f"its memory is {memory!r} and no count")
     if not 0 < facts["max_tilt"] <= 180:
         raise ValueError(f"its max_tilt is {facts['max_tilt']!r}, and not in degrees up to 180")
     for actuator in facts["actuators"]:
@@ -114,4 +119,5 @@ def from_facts(facts: dict[str, Any]) -> Spec:
         physics_dt=facts["physics_dt"],
         max_tilt=facts["max_tilt"],
         action=tuple(Channel(**x) for x in facts.get("action", ())),
+        memory=facts.get("memory", 0),
     )

@@ -11,12 +11,12 @@ from rl.bridge.messages import Own, Plan
 from rl.spec import Channel, Spec
 from tests.rig import Rig, go2
 
-SIZE = 3  # numbers of an action
+SIZE, MEMORY = 3, 2  # numbers of an action, and of what it remembers
 
 
 @cache
 def spec() -> Spec:
-    return replace(go2(), action=tuple(Channel(x, "1", -1.0, 1.0) for x in "xyz"))
+    return replace(go2(), action=tuple(Channel(x, "1", -1.0, 1.0) for x in "xyz"), memory=MEMORY)
 
 
 class Guided(Rig):
@@ -24,7 +24,7 @@ class Guided(Rig):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(spec=spec(), **settings)
-        self.own = Own(np.zeros(SIZE), 0.0, 0)  # what the policy tells with its next plan
+        self.own = Own(np.zeros(SIZE), 0.0, 0, np.zeros(MEMORY))  # in its next plan
 
     def policy(self, targets: np.ndarray, first: int) -> None:
         plan = messages.plan_message(self.spec, Plan(first, targets, self.own), 0.0)

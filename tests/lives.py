@@ -59,7 +59,7 @@ def flown(policy: artefact.Deployed, count: int, acts: Any, goal: Any = None) ->
         numbers = np.concatenate([readings[s.name] for s in spec.sensors])
         flight.steps.append(Step(
             1, i, 0.05 * i, numbers, asked.command, told.action, human, asked.human, True, False,
-            told.done, 0, Reason(0),
+            told.done, 0, Reason(0), told.memory,
         ))  # fmt: skip
         state = step(state, jnp.asarray(action))
         flight.did.append(action)

@@ -70,7 +70,7 @@ def transitions(spec: Any, *robots: list[bytes]) -> int:
     for records in robots:
         pieces = Pieces(spec)
         found = [piece for record in records for piece in pieces.take(record)]
-        count += sum(len(piece.steps) - 1 - piece.led for piece in found)
+        count += sum(len(piece.steps) - 1 for piece in found)
     return count
 
 

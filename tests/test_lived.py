@@ -88,10 +88,13 @@ def test_it_goes_on_with_the_same_memory_in_another_piece(
 
 
 def test_a_period_that_is_missing_is_no_transition(policy: artefact.Deployed) -> None:
-    steps = flown(policy, 9, lambda i: False).steps
+    flight = flown(policy, 9, lambda i: False)
+    steps = flight.steps
     parts = read(policy.spec, records([*steps[:4], *steps[5:], end(steps)]))
     assert [len(x.human) for x in parts] == [3, 3]
     assert [x.seen.truncated[-1].item() for x in parts] == [True, True]
+    # What was remembered of it is known, though it is not.
+    np.testing.assert_allclose(parts[1].seen.obs, np.stack(flight.seen[5:8]), atol=1e-5)
 
 
 def test_a_record_that_is_there_twice_counts_once(policy: artefact.Deployed) -> None:

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from rl.bridge import messages, states, wire
-from rl.bridge.messages import Ask, Loop, Operator, Own, Plan, Status
+from rl.bridge.messages import NONE, Ask, Loop, Operator, Own, Plan, Status
 from rl.bridge.refusals import CLEARED, Refused
 from rl.spec import Channel
 from tests.test_wire import SENSORS, SPEC
 
-LEARNS = replace(SPEC, action=(Channel("x", "1", -1, 1), Channel("y", "1", -1, 1)))  # its policy
+XY = Channel("x", "1", -1, 1), Channel("y", "1", -1, 1)
+LEARNS = replace(SPEC, action=XY, memory=3)  # its policy
 
 floats = st.floats(width=32)
 pairs = arrays("<f4", 2, elements=floats)
@@ -64,10 +65,14 @@ def test_so_does_a_question_of_one_that_learns(sent: Ask) -> None:
 
 
 finite = st.floats(-1e3, 1e3, width=32)
-told = st.builds(Own, arrays("<f4", 2, elements=finite), finite, st.integers(0, 2**24 - 1))
+told = st.builds(
+    Own, arrays("<f4", 2, elements=finite), finite, st.integers(0, 2**24 - 1), st.just(NONE)
+)
+remembered = arrays("<f4", 3, elements=finite)
+plans = st.builds(lambda own, memory: own._replace(memory=memory), told, remembered)
 
 
-@given(st.integers(1, 9).flatmap(lambda n: arrays("<f4", (n, 2), elements=floats)), told)
+@given(st.integers(1, 9).flatmap(lambda n: arrays("<f4", (n, 2), elements=floats)), plans)
 def test_and_what_it_tells_of_itself(targets: np.ndarray, own: Own) -> None:
     sent = Plan(3, targets, own)
     same(messages.plan_of(LEARNS, over(messages.plan_message(LEARNS, sent, 0.0))), sent)

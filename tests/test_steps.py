@@ -12,7 +12,7 @@ from rl.bridge import states
 from rl.bridge.checks import Reason
 from rl.bridge.learn.steps import End, Step, Steps, pack, unpack
 from rl.bridge.messages import Own
-from tests.guided import SIZE, Guided, spec
+from tests.guided import MEMORY, SIZE, Guided, spec
 from tests.rig import body, of
 
 REST = of("rest")
@@ -46,9 +46,9 @@ def numbered(*numbers: float) -> np.ndarray:
 
 def test_a_step_says_who_acted_and_what_each_would_have_done() -> None:
     rig = Kept(episodes=True)
-    rig.own = Own(numbered(0.1, 0.2, 0.3), 0.0, 7)
+    rig.own = Own(numbered(0.1, 0.2, 0.3), 0.0, 7, numbered(5, 6))
     rig.tick(body(), REST, reset=True, action=numbered(1, 0, -1))
-    rig.own = Own(numbered(0.4, 0.5, 0.6), 1.0, 8)
+    rig.own = Own(numbered(0.4, 0.5, 0.6), 1.0, 8, numbered(7, 8))
     rig.tick(body(), REST, event=states.TAKE, action=numbered(0.5, -0.5, 9))
     rig.tick(body(), REST, event=states.GIVE)
     first, second = rig.kept
@@ -57,6 +57,7 @@ def test_a_step_says_who_acted_and_what_each_would_have_done() -> None:
     assert (first.acts, second.acts) == (False, True)
     assert (first.weights, first.done, second.weights, second.done) == (7, 0.0, 8, 1.0)
     np.testing.assert_array_equal(first.policy, numbered(0.1, 0.2, 0.3))
+    np.testing.assert_array_equal([first.memory, second.memory], [[5, 6], [7, 8]])
     np.testing.assert_array_equal(first.human, numbered(1, 0, -1))
     np.testing.assert_array_equal(second.policy, numbered(0.4, 0.5, 0.6))
     np.testing.assert_array_equal(second.human, numbered(0.5, -0.5, 1))  # within its range
@@ -140,7 +141,7 @@ steps = st.tuples(
     st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1), st.floats(0, 1e9),
     *(arrays("<f4", size, elements=numbers) for size in shapes), st.booleans(), st.booleans(),
     st.booleans(), st.floats(0, 1, width=32), st.integers(0, 2**24 - 1),
-    st.integers(0, 2**17 - 1).map(Reason),
+    st.integers(0, 2**17 - 1).map(Reason), arrays("<f4", MEMORY, elements=numbers),
 ).map(lambda x: Step(*x))  # fmt: skip
 
 
@@ -163,5 +164,5 @@ def test_what_is_no_step_is_none(noise: bytes) -> None:
 @pytest.mark.parametrize("more", [b"", b"\0\0\0\0"])
 def test_a_step_of_another_robot_is_none(more: bytes) -> None:
     step = Step(1, 2, 0.0, *(np.zeros(n, "<f4") for n in shapes), False, True, False, 0.0, 0,
-                Reason(0))  # fmt: skip
+                Reason(0), np.zeros(MEMORY, "<f4"))  # fmt: skip
     assert (unpack(spec(), pack(step) + more) is None) == bool(more)

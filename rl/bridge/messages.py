@@ -36,6 +36,7 @@ class Own(NamedTuple):
     action: np.ndarray  # [D] its own, whoever acts
     done: float  # how sure it is that what is to be done is done
     weights: int  # their version
+    memory: np.ndarray = NONE  # [M] what it remembered as it was asked; none in a status
 
 
 class Plan(NamedTuple):
@@ -107,7 +108,8 @@ def ask_of(spec: Spec, message: Message | None) -> Ask | None:
 
 
 def plan_message(spec: Spec, plan: Plan, time: float) -> Message:
-    numbers = np.concatenate([plan.targets.ravel(), _told(spec, plan.own)])
+    memory = plan.own.memory if plan.own else np.full(spec.memory, NAN)
+    numbers = np.concatenate([plan.targets.ravel(), _told(spec, plan.own), memory])
     return Message(PLAN, 0, spec.hash, plan.first, time, numbers.astype("<f4"))
 
 
@@ -116,9 +118,12 @@ def plan_of(spec: Spec, message: Message | None) -> Plan | None:
     count = len(spec.actuators)
     if message is None or (message.kind, message.hash) != (PLAN, spec.hash):
         return None
-    end = message.numbers.size - _own_size(spec)
+    last = message.numbers.size - spec.memory
+    end = last - _own_size(spec)
     whole = message.numbers[:end] if end >= 0 and end % count == 0 else message.numbers[:0]
-    own = _own(spec, message.numbers[end:]) if whole.size else None
+    own = _own(spec, message.numbers[end:last]) if whole.size else None
+    if own and np.isfinite(memory := message.numbers[last:]).all():
+        own = own._replace(memory=memory)
     return Plan(message.seq, whole.reshape(-1, count).astype(float), own)
 
 

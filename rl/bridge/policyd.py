@@ -111,7 +111,8 @@ class Policyd:
         if self.weights:
             self.weights.recent.append((carry, *self.policy.newest))
         version = self.weights.version if self.weights else 0
-        return Plan(ask.period, told.targets[None], Own(told.action, told.done, version))
+        own = Own(told.action, told.done, version, told.memory)
+        return Plan(ask.period, told.targets[None], own)
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ class Step(NamedTuple):
     done: float  # how sure the policy's program is that what is to be done was, as it was asked
     weights: int  # the policy's version
     limited: Reason  # what cut its targets
+    memory: np.ndarray  # [M] what the policy remembered as it was asked
 
 
 class End(NamedTuple):
@@ -56,7 +57,9 @@ def pack(found: Step | End) -> bytes:
     flags = HUMAN * found.acts | FOLLOWED * found.followed | OVER * found.over
     head = HEAD.pack(STEP, flags, found.episode, found.period, found.time, found.done,
                      found.weights, found.limited)  # fmt: skip
-    numbers = np.concatenate([found.readings, found.command, found.policy, found.human])
+    numbers = np.concatenate([
+        found.readings, found.command, found.policy, found.human, found.memory,
+    ])  # fmt: skip
     return head + numbers.astype("<f4").tobytes()
 
 
@@ -67,15 +70,16 @@ def unpack(spec: Spec, record: bytes) -> Step | End | None:
     kind, flags, episode, period, time, done, weights, why = HEAD.unpack_from(record)
     if kind == END:
         return End(episode, period, time, Reason(why), bool(flags))
-    counts = [sum(s.size for s in spec.sensors), len(spec.command), *[len(spec.action)] * 2]
+    counts = [sum(s.size for s in spec.sensors), len(spec.command), *[len(spec.action)] * 2,
+              spec.memory]  # fmt: skip
     if kind != STEP or len(record) != HEAD.size + 4 * sum(counts):
         return None
     numbers = np.frombuffer(record, "<f4", offset=HEAD.size)
-    readings, command, policy, human = np.split(numbers, np.cumsum(counts[:-1]))
+    readings, command, policy, human, memory = np.split(numbers, np.cumsum(counts[:-1]))
     acts, followed, over = (bool(flags & flag) for flag in (HUMAN, FOLLOWED, OVER))
     return Step(
         episode, period, time, readings, command, policy, human, acts, followed, over, done,
-        weights, Reason(why),
+        weights, Reason(why), memory,
     )  # fmt: skip
 
 
@@ -100,7 +104,7 @@ class Steps:
         self.episode, self.own, self.first = core.begun, None, True
         self.open = Step(
             core.begun, core.wishes.period, core.now, readings, ears.asked, none, ears.action, acts,
-            False, False, 0.0, 0, Reason(0),
+            False, False, 0.0, 0, Reason(0), none,
         )  # fmt: skip
 
     def tick(self, core: Core, told: Told) -> None:
@@ -124,7 +128,9 @@ class Steps:
         """Hand on a step whose period is over, if its policy has answered."""
         if self.open and self.own:
             own = self.own
-            step = self.open._replace(policy=own.action, done=own.done, weights=own.weights)
+            step = self.open._replace(
+                policy=own.action, done=own.done, weights=own.weights, memory=own.memory
+            )
             self.hand_on(pack(step))
         self.open = None
 
