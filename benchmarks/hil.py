@@ -88,7 +88,8 @@ class Cell:
     def practise(self) -> None:
         """The robot, and its human."""
         artefact, args = self.run / EXPLORER, self.args
-        np.savez(self.folder / "starts.npz", **starts(args.seed))
+        qpos, qvel = starts(args.seed)
+        np.savez(self.folder / "starts.npz", qpos=qpos, qvel=qvel)
         self.start(
             "rl.bridge", "sim", artefact, f"--address={self.address}", f"--pace={args.pace}",
             "--seconds=60", f"--network={args.network}", f"--starts={self.folder / 'starts.npz'}",
@@ -184,12 +185,12 @@ def wait(cell: Cell, done: Any, seconds: float) -> None:
         time.sleep(LOOKS_S)
 
 
-def starts(seed: int) -> dict[str, np.ndarray]:
-    """Where episodes begin, as the task draws them."""
+def starts(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where episodes begin, as the task draws them: qpos [E, nq] and qvel [E, nv]."""
     task = envs.make_task(TASK)
     keys = jax.random.split(jax.random.key(seed), STARTS)
     found = jax.jit(jax.vmap(lambda key: task.reset(key, task.context())))(keys)
-    return {"qpos": np.asarray(found.qpos), "qvel": np.asarray(found.qvel)}
+    return np.asarray(found.qpos), np.asarray(found.qvel)
 
 
 def flags(args: Args) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def kept(run: Path) -> dict[str, int]:
     due, counts = dict[bytes, int](), {"records": 0, "lost": 0, "duplicated": 0}
     for row in records(run):
         label = labelled(row.record)
-        numbers = [(row.boot, row.seq), *([label[:2]] if label else [])]
+        numbers = [(row.boot, row.seq), *([(label[0], label[1])] if label else [])]
         for who, number in numbers:
             expected = due.get(who, number)
             counts["lost"] += max(number - expected, 0)

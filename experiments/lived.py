@@ -99,7 +99,7 @@ class Robot:
 
     def lived(self, piece: Piece) -> Lived:
         steps, count = piece.steps, len(piece.steps) - 1
-        did = np.stack([x.human if x.acts else x.policy for x in steps[:-1]])
+        did: Any = np.stack([x.human if x.acts else x.policy for x in steps[:-1]])
         parts = [np.stack([getattr(x, name) for x in steps]) for name in SAW]
         size = next(x for x in SIZES if x >= len(steps))
         padded = [np.concatenate([x, np.repeat(x[-1:], size - len(x), 0)]) for x in parts]
