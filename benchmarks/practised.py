@@ -65,7 +65,8 @@ def kept(run: Path) -> dict[str, int]:
     due, counts = dict[bytes, int](), {"records": 0, "lost": 0, "duplicated": 0}
     for row in records(run):
         label = labelled(row.record)
-        numbers = [(row.boot, row.seq), *([(label[0], label[1])] if label else [])]
+        numbers: list[tuple[bytes, int]] = [(row.boot, row.seq)]
+        numbers += [(label[0], label[1])] if label else []
         for who, number in numbers:
             expected = due.get(who, number)
             counts["lost"] += max(number - expected, 0)

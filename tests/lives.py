@@ -1,6 +1,7 @@
 """Episodes in simulation, and what a bridge would have kept of them."""
 
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -8,6 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import envs
+from agents.sac import SAC
+from experiments import explorer
+from experiments.explorer import Explorer
 from rl import artefact, guided
 from rl.bridge.checks import Reason
 from rl.bridge.learn.outbox import LABEL
@@ -16,11 +20,23 @@ from rl.guided import Asked
 
 UP = 4  # steps of 0.0125 m, to a goal
 BRIDGE = bytes(16)
+AGENT = SAC(hidden=(16,), critic_hidden=(16,))
 
 
 @cache
 def reach() -> Any:
     return envs.make("panda-reach", rewards="sparse")
+
+
+def explorer_at(path: Path) -> artefact.Deployed:
+    """A policy that learns to reach, whose artefact is written there."""
+    env = reach()
+    state = AGENT.init(jax.random.key(0), env.reset(jax.random.key(0)).obs, jnp.zeros(3))
+    act = AGENT.policy(explore=True, action_dim=env.action_dim)
+    params = AGENT.deploy(state)
+    made = Explorer(env, act, explorer.scripted(env), "panda-reach", params)
+    made.artefact(params).write(path)
+    return artefact.deploy(artefact.read(path))
 
 
 class Flight(NamedTuple):

@@ -4,12 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import envs
-from agents.sac import SAC
 from experiments import explorer, lived
 from experiments.explorer import Explorer
 from experiments.lived import Lived, Pieces, Robot, dagger, hil_serl, rlif, runs, takeover
@@ -17,20 +15,12 @@ from rl import artefact
 from rl.bridge.learn.outbox import LABEL
 from rl.bridge.learn.steps import pack
 from rl.types import Transition
-from tests.lives import end, flown, reach, records
-
-AGENT = SAC(hidden=(16,), critic_hidden=(16,))
+from tests.lives import AGENT, end, explorer_at, flown, reach, records
 
 
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory: pytest.TempPathFactory) -> artefact.Deployed:
-    env, path = reach(), tmp_path_factory.mktemp("explorer") / "explorer.zip"
-    state = AGENT.init(jax.random.key(0), env.reset(jax.random.key(0)).obs, jnp.zeros(3))
-    act = AGENT.policy(explore=True, action_dim=env.action_dim)
-    params = AGENT.deploy(state)
-    made = Explorer(env, act, explorer.scripted(env), "panda-reach", params)
-    made.artefact(params).write(path)
-    return artefact.deploy(artefact.read(path))
+    return explorer_at(tmp_path_factory.mktemp("explorer") / "explorer.zip")
 
 
 def read(spec: Any, kept: list[bytes]) -> list[Lived]:
