@@ -66,8 +66,9 @@ class Pieces:
             yield from self._close(over=True)  # a period whose policy did not answer
             self.first = self.led = False
         self.steps.append(now)
-        if not self.ended and (now.done >= DONE or now.over):
-            yield from self._close(done=now.done >= DONE, over=now.over)
+        done = now.said or now.done >= DONE
+        if now.over or (done and not self.ended):
+            yield from self._close(done=done, over=now.over)
             # Where there are commands it may go on to the next, and is brought back nowhere.
             self.ended = not (now.over and self.spec.command)
             self.steps, self.first, self.led = [now], False, True

@@ -28,7 +28,7 @@ MORE, LESS = "wqa", "sed"  # of the first three numbers of a command: forward, l
 NEXT, JOGS = {"n": 1, "b": -1}, {"+": 1, "=": 1, "-": -1}  # =: a plus without the shift
 PRESSED_S = 0.15  # s that a key which jogs counts as held: a terminal does not tell its release
 HELP = """keys     SPACE: STOP  g: stand up and go  u: stand up  h: hold{}  r: relax
-         c: clear a stop  z: leave
+         c: clear a stop  y: it is done, to who learns of it  z: leave
          w s  q e  a d: more and less of {}   x: none
          t: take joints in hand, or give them back  n b: the next, the one before  + -: move it"""
 
@@ -60,14 +60,14 @@ class Keys:
         print()
 
     def word(self, status: Status) -> Word:
-        event, leaves, hand = states.STOP * self.stops, False, self.hand
+        event, leaves, done, hand = states.STOP * self.stops, False, False, self.hand
         self.stops = False
         if self.fast.any() and status.state not in states.MOVING:
             self.command = hand.none  # nobody is to run off as soon as it is armed
         for key in self.pressed():
             if key == "g" and status.state == states.FAULT:
                 hand.note(states.nowhere(status.state, states.ARM, NAMES))
-            leaves |= key == "z"
+            leaves, done = leaves or key == "z", done or key == "y"
             hand.goes = key == "g" or (hand.goes and key not in EVENTS)
             said = turned(status) if key == "t" else EVENTS.get(key, event)
             event = states.STOP if event == states.STOP else said
@@ -76,7 +76,7 @@ class Keys:
         held = time.monotonic() - self.pressed_at < PRESSED_S
         return Word(
             event or hand.going(status), self.command.copy(), hand.jog(self.jogs * held), held,
-            leaves,
+            leaves, done=done,
         )  # fmt: skip
 
     def silent(self, seconds: float) -> bool:

@@ -22,6 +22,7 @@ from rl.bridge.source import Driver
 from rl.spec import Spec
 
 DONE = 0.5  # how sure a policy's program must be that what is to be done is done
+REACTS_S = 0.3  # s into an episode in which a human still speaks of the one before
 SILENT_S = 2.0  # of who keeps its steps, after which it is held
 LOOKS_S = 0.2  # between two looks at its account
 LEADS = {states.PASSIVE: states.STAND, states.HOLD: states.STAND, states.READY: states.ARM}
@@ -71,6 +72,7 @@ class Conductor:
         self.retreat = lines(practice.retreat, len(spec.action), "numbers of an action")
         self.count, self.begun, self.since, self.tick = Count(), 0, 0.0, -1
         self.over, self.leaves = False, 0  # this episode is; how many actions it has left the place
+        self.done = False  # and a human said that what was to be done is
         self.tried, self.failed = -np.inf, 0
         self.looked, self.account, self.said = -np.inf, dict[str, Any](), ""
 
@@ -86,7 +88,7 @@ class Conductor:
         if self._troubled():
             moving = status.state in (states.READY, *states.MOVING)
             return said._replace(event=states.WAIT if moving else "", action=None)
-        self._follow(status)
+        self._follow(status, said)
         if 0 < self.practice.episodes <= self.count.episodes:
             return Word(leaves=True)
         if status.state in states.MOVING:
@@ -116,17 +118,20 @@ class Conductor:
             return "the learner is silent"
         return self.account["full"]
 
-    def _follow(self, status: Status) -> None:
+    def _follow(self, status: Status, said: Word) -> None:
         """Count what has begun, and what is over."""
         if status.state not in states.MOVING or status.tick == self.tick:
             return
         if status.begun != self.begun:
             self.begun, self.since, self.over, self.leaves = status.begun, status.time, False, 0
+            self.done = False
         self.tick = status.tick
         if self.over:
             return
-        done = bool(status.own and status.own.done >= DONE)
-        self.over = done or status.time - self.since >= self.practice.seconds
+        lasted = status.time - self.since
+        self.done = said.done and lasted >= REACTS_S
+        done = self.done or bool(status.own and status.own.done >= DONE)
+        self.over = done or lasted >= self.practice.seconds
         acts, count = status.state == states.INTERVENE, self.count
         self.count = Count(
             count.episodes + self.over, count.done + done, count.steps + 1, count.by_human + acts
@@ -136,7 +141,7 @@ class Conductor:
         """What is said to one that moves."""
         if not self.over:
             return said
-        said = said._replace(over=status.begun)
+        said = said._replace(over=status.begun, done=self.done)
         if status.episodes:
             return said
         if len(self.commands):
