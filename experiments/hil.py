@@ -25,7 +25,8 @@ from agents.sac import SAC
 from envs.simulation import Simulation
 from experiments import cli, deploy, host, lived, offline, play
 from experiments.base import action, blank
-from experiments.explorer import Explorer, Nobody, leaves, scripted
+from experiments.explorer import Explorer, Judge, Nobody, leaves, scripted
+from experiments.judge import learned
 from experiments.lived import Told
 from experiments.taken import EXPLORER, Intake, Seen, Store, taken_in
 from rl import buffer, health
@@ -46,7 +47,8 @@ class Args(host.Args):
     demos: Path | None = None  # a run of this, whose humans' steps are there from the beginning
     steps: int = 24_000  # of robots, after which it is done
     view: Literal["hil-serl", "rlif"] = "hil-serl"  # what of a human's acts is learned from
-    success: Literal["task", "none"] = "task"  # who says that it is done: a program of the task's
+    success: Literal["task", "none"] | Path = "task"  # who says that it is done, besides humans: a
+    # program of the task's, nobody, or what a run of experiments.classifier has learned
     learning_starts: int = 200  # steps before that
     most_updates: float = 4.0  # of the critics for each step, at most; fewer where time lacks
     updates: int = 8  # of the actor in a row, between two looks
@@ -103,8 +105,9 @@ def update(args: Args, run: Run, seen: Seen) -> tuple[Run, Metrics]:
 def main(args: Args) -> None:
     env = host.simulated(args)
     check(args)
+    judge = judge_of(args, env)
     with host.record_of(args, env) as log:
-        run = learn(args, env, log)
+        run = learn(args, env, judge, log)
         policy = args.agent.policy(explore=False, action_dim=env.action_dim)
         params = args.agent.deploy(run.learner)
         deploy.Deployer(env, policy, args.env_name).write(
@@ -113,13 +116,19 @@ def main(args: Args) -> None:
         play.conclude(log, args.eval_episodes, args.video)
 
 
-def learn(args: Args, env: Simulation, log: Record) -> Run:
+def judge_of(args: Args, env: Simulation) -> Judge:
+    """Who says of a robot's steps that it is done."""
+    if isinstance(args.success, Path):
+        return learned(args.success, env, args.env_name)
+    return scripted(env) if args.success == "task" else Nobody()
+
+
+def learn(args: Args, env: Simulation, judge: Judge, log: Record) -> Run:
     """Take in what robots do, learn of it, and give them what was learned."""
     agent, key, view = args.agent, jax.random.key(args.seed), VIEWS[args.view]
     none = jnp.int32(0)
     fresh = Run(agent.init(key, blank(env), action(env)), none, none, key)
     run = jax.tree.map(jnp.copy, fresh)  # of which each leaf is given away
-    judge = scripted(env) if args.success == "task" else Nobody()
     policy = agent.policy(explore=True, action_dim=env.action_dim)
     explorer = Explorer(env, policy, judge, args.env_name, agent.deploy(run.learner))
     saver, spec = Saver(log, args.save_s), explorer.exporter.spec
