@@ -230,3 +230,16 @@ def test_who_learns_takes_a_classifier_by_its_folder(learned: Path) -> None:
     words = ["--env", NAME, "--success"]
     parsed = [cli.parse(hil.Args, [*words, x]).success for x in ("task", "none", str(learned))]
     assert parsed == ["task", "none", learned]
+
+
+def test_what_nobody_has_seen_is_not_done() -> None:
+    """Two numbers were low together or, where it was done, high together."""
+    done = np.arange(200) % 2 == 1
+    seen = np.where(done, 1.0, -1.0)[:, None] + np.random.default_rng(0).normal(size=(200, 2)) * 0.1
+    args, every = Args(Path(), steps=500), np.ones(200, bool)
+    rows = classifier.Rows(seen.astype(np.float32), done, np.arange(200))
+    known, _ = classifier.learned(args, rows, every)
+    corners = np.array([[1, 1], [-1, -1], [1, -1], [-1, 1]], np.float32)
+    sure = np.asarray(judge.logit(args.hidden, known, corners))
+    assert sure[0] > 1
+    assert (sure[1:] < -1).all()
