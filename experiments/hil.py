@@ -25,7 +25,8 @@ from agents.sac import SAC
 from envs.simulation import Simulation
 from experiments import cli, deploy, host, offline, play
 from experiments.base import action, blank
-from experiments.explorer import Explorer, Nobody, leaves, scripted
+from experiments.explorer import Explorer, Judge, Nobody, leaves, scripted
+from experiments.judge import learned
 from experiments.lived import VIEWS, Kind, Told
 from experiments.taken import EXPLORER, Intake, Seen, Store, taken_in
 from rl import artefact, buffer, health
@@ -46,7 +47,8 @@ class Args(host.Args):
     demos: Path | None = None  # a run of this, whose humans' steps are there from the beginning
     steps: int = 24_000  # of robots, after which it is done
     view: Kind = "takeover"  # what a human's acts tell
-    success: Literal["task", "none"] = "task"  # who says that it is done: a program of the task's
+    success: Literal["task", "none"] | Path = "task"  # who says that it is done, besides humans: a
+    # program of the task's, nobody, or what a run of experiments.classifier has learned
     learning_starts: int = 200  # steps before that
     most_updates: float = 4.0  # of the critics for each step, at most; fewer where time lacks
     updates: int = 8  # of the actor in a row, between two looks
@@ -104,8 +106,9 @@ def update(args: Args, run: Run, seen: Seen) -> tuple[Run, Metrics]:
 def main(args: Args) -> None:
     env = host.simulated(args)
     check(args)
+    judge = judge_of(args, env)
     with host.record_of(args, env) as log:
-        run = learn(args, env, log)
+        run = learn(args, env, judge, log)
         policy = args.agent.policy(explore=False, action_dim=env.action_dim)
         params = args.agent.deploy(run.learner)
         deploy.Deployer(env, policy, args.env_name).write(
@@ -114,10 +117,17 @@ def main(args: Args) -> None:
         play.conclude(log, args.eval_episodes, args.video)
 
 
-def learn(args: Args, env: Simulation, log: Record) -> Run:
+def judge_of(args: Args, env: Simulation) -> Judge:
+    """Who says of a robot's steps that it is done."""
+    if isinstance(args.success, Path):
+        return learned(args.success, env, args.env_name)
+    return scripted(env) if args.success == "task" else Nobody()
+
+
+def learn(args: Args, env: Simulation, judge: Judge, log: Record) -> Run:
     """Take in what robots do, learn of it, and give them what was learned."""
     agent, view = args.agent, VIEWS[args.view]
-    spec = explorer(args, env, log.out / EXPLORER)
+    spec = explorer(args, env, judge, log.out / EXPLORER)
     # Before anything that takes time: what robots did while nobody learned is to be kept soon.
     come = taken_in(log.out, spec, args.listen, args.robots, args.secrets)
     with Stop() as stop, come as process:
@@ -166,10 +176,9 @@ def fresh(args: Args, env: Simulation) -> Run:
     return jax.tree.map(jnp.copy, run)  # of which each leaf is given away
 
 
-def explorer(args: Args, env: Simulation, path: Path) -> Spec:
+def explorer(args: Args, env: Simulation, judge: Judge, path: Path) -> Spec:
     """What robots begin with, made where there is none yet."""
     if not path.exists():
-        judge = scripted(env) if args.success == "task" else Nobody()
         policy = args.agent.policy(explore=True, action_dim=env.action_dim)
         params = args.agent.deploy(fresh(args, env).learner)
         Explorer(env, policy, judge, args.env_name, params).artefact(params).write(path)

@@ -61,11 +61,11 @@ class Pieces:
             self.episode, self.ended = now.episode, False
         elif self.steps and now.period != self.steps[-1].period + 1:
             yield from self._close()  # a period whose policy did not answer
-        if self.ended:
-            return
-        self.steps.append(now)
-        if now.done >= DONE or now.over:
-            yield from self._close(done=now.done >= DONE, over=now.over)
+        if not self.ended:
+            self.steps.append(now)
+        done = now.said or now.done >= DONE
+        if now.over or (done and not self.ended):
+            yield from self._close(done=done, over=now.over)
             # Where there are commands it may go on to the next, and is brought back nowhere.
             self.ended = not (now.over and self.spec.command)
         elif len(self.steps) > MOST:

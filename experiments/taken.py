@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from envs.simulation import Simulation
 from experiments.base import action, blank
-from experiments.lived import Pieces, Robot, Told, View
+from experiments.lived import Lived, Piece, Pieces, Robot, Told, View
 from rl import buffer
 from rl.bridge.learn import certs
 from rl.bridge.learn.ledger import Tail
@@ -42,19 +42,24 @@ class Intake:
         self.robot = Robot(env, spec)
         self.counts: Counter[str] = Counter()
 
+    def lived(self) -> Iterator[tuple[str, Piece, Lived]]:
+        """What each robot has done since, as it was."""
+        while rows := self.tail.read():
+            for row in rows:
+                pieces = self.pieces.setdefault(row.actor, Pieces(self.spec))
+                for piece in pieces.take(row.record):
+                    yield row.actor, piece, self.robot.lived(piece)
+
     def read(self) -> list[Told]:
-        """What has come since."""
+        """What has come since, as it is learned from."""
         told = []
-        for row in self.tail.read():
-            pieces = self.pieces.setdefault(row.actor, Pieces(self.spec))
-            for piece in pieces.take(row.record):
-                found = self.robot.lived(piece)
-                told.append(self.view(found))
-                self.counts["steps"] += len(found.human)
-                self.counts["by_human"] += int(found.human.sum())
-                self.counts["interventions"] += int(found.starts.sum())
-                self.counts["done"] += piece.done
-                self.counts["episodes"] += piece.done or piece.fell or piece.over
+        for _, piece, found in self.lived():
+            told.append(self.view(found))
+            self.counts["steps"] += len(found.human)
+            self.counts["by_human"] += int(found.human.sum())
+            self.counts["interventions"] += int(found.starts.sum())
+            self.counts["done"] += piece.done
+            self.counts["episodes"] += piece.done or piece.fell or piece.over
         return told
 
 

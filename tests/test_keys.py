@@ -47,6 +47,15 @@ def test_keys_ask_for_more_and_less_and_no_more_than_may_be(keys: tuple[Keys, Pr
     assert made.word(now(states.ARMED)).event == ""
 
 
+def test_a_key_says_that_it_is_done_once(keys: tuple[Keys, Press]) -> None:
+    made, press = keys
+    assert not made.word(now(states.ARMED)).done
+    press("y")
+    word = made.word(now(states.ARMED))
+    assert (word.done, word.event, word.leaves) == (True, "", False)
+    assert not made.word(now(states.ARMED)).done
+
+
 @pytest.mark.parametrize("key", [" ", "r", "c"])
 def test_who_was_stopped_or_lay_down_is_asked_for_nothing(
     keys: tuple[Keys, Press], key: str

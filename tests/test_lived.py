@@ -121,6 +121,18 @@ def test_between_checkpoints_it_goes_on_and_no_transition_has_two_commands(
     np.testing.assert_array_equal(second.seen.action, whole.seen.action[4:7])
 
 
+def test_who_goes_on_to_the_next_does_so_after_what_is_done(policy: artefact.Deployed) -> None:
+    """That it is over is said a step after a program told that it is done."""
+    steps = flown(policy, 10, lambda i: False).steps
+    legs = [
+        x._replace(over=i == 4, done=float(i == 3), command=x.command) for i, x in enumerate(steps)
+    ]
+    first, second = read(policy.spec, records([*legs, end(legs)]))
+    assert (len(first.human), len(second.human)) == (3, 4)  # steps 0 to 2, and 5 to 8
+    assert first.seen.terminated[-1]
+    assert not second.seen.terminated.any()
+
+
 def test_a_fall_ends_it(policy: artefact.Deployed) -> None:
     steps = flown(policy, 5, lambda i: False).steps
     (found,) = read(policy.spec, records([*steps, end(steps, fell=True)]))

@@ -96,8 +96,9 @@ def test_a_word_arrives_as_it_was(sent: Operator) -> None:
     same(messages.operator_of(SPEC, over(messages.operator_message(SPEC, sent, 0.0))), sent)
 
 
-@given(st.builds(lambda sent, more: sent._replace(action=more[0], over=more[1]), words,
-                 st.tuples(pairs, st.integers(0, 2**24 - 1))))  # fmt: skip
+@given(st.builds(lambda sent, more: sent._replace(**more), words, st.fixed_dictionaries(
+    {"action": pairs, "over": st.integers(0, 2**24 - 1), "done": st.booleans()}
+)))  # fmt: skip
 def test_so_does_one_of_who_acts_in_the_place_of_a_policy(sent: Operator) -> None:
     same(messages.operator_of(LEARNS, over(messages.operator_message(LEARNS, sent, 0.0))), sent)
 
@@ -137,6 +138,16 @@ def test_a_plan_that_does_not_fit_has_no_targets() -> None:
         plan = messages.plan_of(SPEC, over(message))
         assert plan is not None
         assert (plan.first, len(plan.targets)) == (4, 0)
+
+
+@pytest.mark.parametrize("spec", [SPEC, LEARNS])
+def test_that_it_is_done_takes_no_more_bytes(spec: Any) -> None:
+    blank = Operator(1, -1, 0, True, np.zeros(1), np.zeros(2), np.zeros(len(spec.action)), 0)
+    sent = [
+        wire.encode(messages.operator_message(spec, blank._replace(done=x), 0.0)) for x in (0, 1)
+    ]
+    assert len(sent[0]) == len(sent[1])
+    assert [messages.operator_of(spec, wire.decode(x)).done for x in sent] == [False, True]
 
 
 READERS = messages.ask_of, messages.operator_of, messages.status_of

@@ -135,13 +135,36 @@ def test_an_operator_ends_an_episode_of_a_simulated_robot_and_no_other() -> None
     assert [type(x) for x in rig.kept] == [Step, Step, Step, End, Step]
 
 
+def test_that_it_is_done_is_said_of_the_episode_that_it_is_said_of() -> None:
+    rig = Kept(episodes=True)
+    rig.tick(body(), REST, reset=True, over=0, done=True)
+    rig.tick(body(), REST, over=7, done=True)
+    rig.tick(body(), REST, over=1, done=True)
+    rig.tick(body(), REST, over=1)
+    rig.tick(body(), REST, reset=True, over=1, done=True)
+    rig.tick(body(), REST)
+    steps = [x for x in rig.kept if isinstance(x, Step)]
+    assert [x.said for x in steps] == [False, False, True, False, False]
+    assert [x.over for x in steps] == [False, False, True, True, False]
+
+
+def test_it_is_said_in_any_tick_of_a_step() -> None:
+    rig = Kept(episodes=True, ticks=2)
+    rig.tick(body(), REST, reset=True)
+    rig.tick(body(), over=1, done=True)
+    rig.tick(body(), REST)
+    rig.tick(body())
+    rig.tick(body(), REST)
+    assert [x.said for x in rig.kept if isinstance(x, Step)] == [True, False]
+
+
 numbers = st.floats(width=32)
 shapes = [sum(s.size for s in spec().sensors), len(spec().command), SIZE, SIZE]
 steps = st.tuples(
     st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1), st.floats(0, 1e9),
     *(arrays("<f4", size, elements=numbers) for size in shapes), st.booleans(), st.booleans(),
     st.booleans(), st.floats(0, 1, width=32), st.integers(0, 2**24 - 1),
-    st.integers(0, 2**17 - 1).map(Reason), arrays("<f4", MEMORY, elements=numbers),
+    st.integers(0, 2**17 - 1).map(Reason), arrays("<f4", MEMORY, elements=numbers), st.booleans(),
 ).map(lambda x: Step(*x))  # fmt: skip
 
 

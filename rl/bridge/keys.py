@@ -44,7 +44,7 @@ HELP = """keys     SPACE: STOP  g: stand up and go  u: stand up  h: hold{}  r: r
          t: take {} in hand, or give {} back{}"""
 COMMAND_HELP = "\n         w s  q e  a d: more and less of {}   x: none"
 JOGS_HELP = "  n b: the next, the one before  + -: move it"
-ACTS_HELP = """  f: it failed, begin anew
+ACTS_HELP = """  y: it is done  f: it failed, begin anew
          in hand  {}{}"""
 FAR = "; five times as far with the shift"
 
@@ -98,7 +98,7 @@ class Keys:
         print()
 
     def word(self, status: Status) -> Word:
-        event, leaves, hand = states.STOP * self.stops, False, self.hand
+        event, leaves, done, hand = states.STOP * self.stops, False, False, self.hand
         self.stops = False
         if self.fast.any() and status.state not in states.MOVING:
             self.command = hand.none  # nobody is to run off as soon as it is armed
@@ -106,7 +106,7 @@ class Keys:
         for key in keys:
             if key == "g" and status.state == states.FAULT:
                 hand.note(states.nowhere(status.state, states.ARM, NAMES))
-            leaves |= key == "z"
+            leaves, done = leaves or key == "z", done or key == "y"
             hand.goes = key == "g" or (hand.goes and key not in EVENTS)
             said = turned(status) if key == "t" else EVENTS.get(key, event)
             event = states.STOP if event == states.STOP else said
@@ -116,7 +116,7 @@ class Keys:
             else:
                 self.change(key)
         pushed = self.beside.pushed(hand.note) if self.beside else {}
-        word = Word(event or hand.going(status), self.command.copy(), leaves=leaves)
+        word = Word(event or hand.going(status), self.command.copy(), leaves=leaves, done=done)
         word = self._acts(status, word, pushed, "f" in keys) if hand.acting else self._jogs(
             word, pushed.get("x", 0.0))  # fmt: skip
         hand.show(status, self.command)

@@ -13,6 +13,7 @@ from rl.spec import Channel, Spec
 
 NAN = float("nan")
 DEADMAN = 1  # flag of an operator's message: the hand is on it
+DONE = 2  # and: in the episode that is over, what was to be done is
 HUMAN = 16  # flag of a question: a human acts, in the policy's place
 NONE = np.zeros(0)
 
@@ -58,6 +59,7 @@ class Operator(NamedTuple):
     jog: np.ndarray  # [A] rad/s or m/s, in the place of a policy
     action: np.ndarray = NONE  # [D] in its place, of one that learns
     over: int = 0  # the episode, of those that a status counts, that is over; 0: none
+    done: bool = False  # and what was to be done in it is
 
 
 class Loop(NamedTuple):
@@ -147,7 +149,7 @@ def _own(spec: Spec, numbers: np.ndarray) -> Own | None:
 def operator_message(spec: Spec, said: Operator, time: float) -> Message:
     rest = [said.action, [said.over]] if spec.action else []
     numbers = np.concatenate([[said.event, said.number], said.command, said.jog, *rest])
-    flags = DEADMAN * said.deadman
+    flags = DEADMAN * said.deadman | DONE * said.done
     return Message(OPERATOR, flags, spec.hash, said.seq, time, numbers.astype("<f4"))
 
 
@@ -159,8 +161,10 @@ def operator_of(spec: Spec, message: Message | None) -> Operator | None:
     (event, number), command, jog, action, over = parts[0], *parts[1:4], parts[4].sum()
     if not (_whole(event + 1, len(ASKED) + 1) and _whole(number, MOST) and _whole(over, MOST)):
         return None
-    deadman = bool(message.flags & DEADMAN)
-    return Operator(message.seq, int(event), int(number), deadman, command, jog, action, int(over))
+    deadman, done = (bool(message.flags & flag) for flag in (DEADMAN, DONE))
+    return Operator(
+        message.seq, int(event), int(number), deadman, command, jog, action, int(over), done
+    )
 
 
 def status_message(spec: Spec, status: Status) -> Message:

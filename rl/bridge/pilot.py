@@ -37,6 +37,7 @@ class Word(NamedTuple):
     why: str = ""  # it could not go on
     action: np.ndarray | None = None  # [D] in the place of a policy that learns; None: zeros
     over: int = 0  # the episode that is over, as a status counts them
+    done: bool = False  # and what was to be done in it is
 
 
 class Source(Protocol):
@@ -105,7 +106,8 @@ class Pilot:
         command = np.zeros(len(self.spec.command)) if word.command is None else word.command
         jog = np.zeros(len(self.spec.actuators)) if word.jog is None else word.jog
         action = np.zeros(len(self.spec.action)) if word.action is None else word.action
-        said = Operator(self.seq, event, self.number, word.deadman, command, jog, action, word.over)
+        said = Operator(self.seq, event, self.number, word.deadman, command, jog, action, word.over,
+                        word.done)  # fmt: skip
         self.link.send(messages.operator_message(self.spec, said, status.time))
 
     def bye(self) -> None:

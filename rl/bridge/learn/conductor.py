@@ -22,6 +22,7 @@ from rl.bridge.source import Driver
 from rl.spec import Spec
 
 DONE = 0.5  # how sure a policy's program must be that what is to be done is done
+REACTS_S = 0.3  # s into an episode in which a human still speaks of the one before
 SILENT_S = 2.0  # of who keeps its steps, after which it is held
 LOOKS_S = 0.2  # between two looks at its account
 LEADS = {states.PASSIVE: states.STAND, states.HOLD: states.STAND, states.READY: states.ARM}
@@ -74,6 +75,7 @@ class Conductor:
         self.retreat = lines(practice.retreat, len(spec.action), "numbers of an action")
         self.count, self.begun, self.since, self.tick = Count(), 0, 0.0, -1
         self.over, self.leaves = False, 0  # this episode is; how many actions it has left the place
+        self.done = False  # and a human said that what was to be done is
         self.tried, self.failed = -np.inf, 0
         self.shows = False  # a human was given it, to show how
         self.looked, self.account, self.said = -np.inf, dict[str, Any](), ""
@@ -126,13 +128,16 @@ class Conductor:
             return
         if status.begun != self.begun:
             self.begun, self.since, self.over, self.leaves = status.begun, status.time, False, 0
-            self.tried = -np.inf
+            self.tried, self.done = -np.inf, False
         self.tick = status.tick
         if self.over:
             return
-        done = bool(status.own and status.own.done >= DONE)
         lasted = status.time - self.since
-        self.over = done or said.over == status.begun or lasted >= self.practice.seconds
+        reacts = lasted >= REACTS_S  # what is said before is of the episode before
+        self.done = said.done and reacts
+        done = self.done or bool(status.own and status.own.done >= DONE)
+        failed = reacts and said.over == status.begun
+        self.over = done or failed or lasted >= self.practice.seconds
         acts, count = status.state == states.INTERVENE, self.count
         self.count = Count(
             count.episodes + self.over, count.done + done, count.steps + 1, count.by_human + acts
@@ -141,8 +146,8 @@ class Conductor:
     def _moving(self, status: Status, said: Word) -> Word:
         """What is said to one that moves."""
         if not self.over:
-            return self._shown(status, said)
-        said = said._replace(over=status.begun)
+            return self._shown(status, said._replace(over=0, done=False))
+        said = said._replace(over=status.begun, done=self.done)
         if status.episodes:
             return said
         if len(self.commands):

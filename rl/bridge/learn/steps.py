@@ -17,7 +17,7 @@ from rl.spec import Spec
 
 HEAD = struct.Struct("<BBIQdfII")  # kind, flags, episode, period, time, done, weights, limited
 STEP, END = range(2)
-HUMAN, FOLLOWED, OVER = 1, 2, 4  # flags
+HUMAN, FOLLOWED, OVER, SAID = 1, 2, 4, 8  # flags
 
 
 class Step(NamedTuple):
@@ -37,6 +37,7 @@ class Step(NamedTuple):
     weights: int  # the policy's version
     limited: Reason  # what cut its targets
     memory: np.ndarray  # [M] what the policy remembered as it was asked
+    said: bool = False  # the operator said that what is to be done is done
 
 
 class End(NamedTuple):
@@ -54,7 +55,7 @@ def pack(found: Step | End) -> bytes:
         return HEAD.pack(
             END, found.fell, found.episode, found.period, found.time, 0.0, 0, found.why
         )
-    flags = HUMAN * found.acts | FOLLOWED * found.followed | OVER * found.over
+    flags = HUMAN * found.acts | FOLLOWED * found.followed | OVER * found.over | SAID * found.said
     head = HEAD.pack(STEP, flags, found.episode, found.period, found.time, found.done,
                      found.weights, found.limited)  # fmt: skip
     numbers = np.concatenate([
@@ -76,10 +77,10 @@ def unpack(spec: Spec, record: bytes) -> Step | End | None:
         return None
     numbers = np.frombuffer(record, "<f4", offset=HEAD.size)
     readings, command, policy, human, memory = np.split(numbers, np.cumsum(counts[:-1]))
-    acts, followed, over = (bool(flags & flag) for flag in (HUMAN, FOLLOWED, OVER))
+    acts, followed, over, said = (bool(flags & flag) for flag in (HUMAN, FOLLOWED, OVER, SAID))
     return Step(
         episode, period, time, readings, command, policy, human, acts, followed, over, done,
-        weights, Reason(why), memory,
+        weights, Reason(why), memory, said,
     )  # fmt: skip
 
 
@@ -114,12 +115,14 @@ class Steps:
             self._end(core, anew=False)
         if self.open is None:
             return
-        plan, over = core.wishes.plan, core.ears.operator
+        plan, word = core.wishes.plan, core.ears.operator
         if plan and plan.first == self.open.period:
             self.own = plan.own
+        over = bool(word and word.over == self.open.episode)
         self.open = self.open._replace(
             followed=self.own is not None if self.first else self.open.followed,
-            over=self.open.over or bool(over and over.over == self.open.episode),
+            over=self.open.over or over,
+            said=self.open.said or bool(over and word and word.done),
             limited=self.open.limited | (told.mask & CUT),
         )
         self.first = False
