@@ -95,7 +95,7 @@ class Cell:
             "--seconds=60", f"--network={args.network}", f"--starts={self.folder / 'starts.npz'}",
             f"--seed={args.seed}", "--wait=120", f"--tied={os.getpid()}",
         )  # fmt: skip
-        corrects = "--human.corrects" if args.corrects else "--no-human.corrects"
+        corrects = "--human.corrects" if args.corrects else "--human.no-corrects"
         self.start(
             "experiments.corrector", artefact, f"--robot={self.address}", f"--folder={self.robot}",
             f"--learner={self.listen}", f"--secrets={self.run / 'keys'}", corrects,

@@ -14,6 +14,7 @@ from experiments import deploy
 from rl import export, rollout
 from rl.artefact import Artefact
 from rl.policy import Policy
+from rl.residual import BASE
 from rl.spec import Channel
 from rl.types import Array, Key, Obs, Params, PyTree, Readings
 
@@ -79,7 +80,9 @@ def step(env: Simulation, policy: Policy, judge: Judge) -> export.Step:
         command, human, (acts, *numbers) = jnp.split(asked, [count, count + env.action_dim])
         obs, memory = env.task.observe(readings, command, memory)
         key = drawn(*numbers)
-        own, inner, _ = policy.step(params, inner, obs, key)
+        own, inner, more = policy.step(params, inner, obs, key)
+        if isinstance(more, dict) and BASE in more:  # what is learned is learned above it
+            remembered = jnp.concatenate([remembered, more[BASE]])
         action = jnp.where(acts > 0.5, human, own)
         targets, memory = env.task.control(action, readings, memory)
         done, judged = judge.step(judged, readings, command, obs)
@@ -115,10 +118,14 @@ class Explorer:
         self.env, self.policy = env, policy
         names = env.task.spec.actions or env.task.spec.actuators
         channels = tuple(Channel(name, "1", -1.0, 1.0) for name in names)
-        memory = env.task.memory()
-        spec = replace(deploy.spec_of(env, name), action=channels, memory=len(flat(memory)))
-        carry = memory, policy.init(params), judge.init()
-        run = step(env, policy, judge)
+        run, carry = (
+            step(env, policy, judge),
+            (env.task.memory(), policy.init(params), judge.init()),
+        )
+        spec = replace(deploy.spec_of(env, name), action=channels)
+        told = export.readings(env.task.model(), [sensor.name for sensor in spec.sensors])
+        answer, _ = jax.eval_shape(run, params, carry, told, jnp.zeros(spec.asked))
+        spec = replace(spec, memory=answer.size - len(spec.actuators) - len(channels) - 1)
         self.exporter = export.Exporter(spec, env.task.whole(), run, params, carry)
 
     def artefact(self, params: Params) -> Artefact:

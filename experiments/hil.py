@@ -11,7 +11,8 @@ kept, whatever is killed; --resume goes on.
 
 import math
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -23,10 +24,9 @@ import tyro
 import envs
 from agents.sac import SAC
 from envs.simulation import Simulation
-from experiments import cli, deploy, host, offline, play
-from experiments.base import action, blank
-from experiments.explorer import Explorer, Judge, Nobody, leaves, scripted
-from experiments.judge import learned
+from experiments import base, cli, deploy, host, offline, play
+from experiments import judge as judges
+from experiments.explorer import Explorer, Judge, leaves
 from experiments.lived import VIEWS, Kind, Told
 from experiments.taken import EXPLORER, Intake, Seen, Store, taken_in
 from rl import artefact, buffer, health
@@ -44,6 +44,7 @@ SAID_S = 10.0  # between two lines of the record
 class Args(host.Args):
     env: Any = field(default_factory=lambda: envs.make_task("panda-peg-insertion"))  # --env NAME
     env_name: tyro.conf.Suppress[str] = "panda-peg-insertion"
+    base: Path | None = None  # a run whose policy is learned above, as by --agent resfit, or expo
     demos: Path | None = None  # a run of this, whose humans' steps are there from the beginning
     steps: int = 24_000  # of robots, after which it is done
     view: Kind = "takeover"  # what a human's acts tell
@@ -106,9 +107,13 @@ def update(args: Args, run: Run, seen: Seen) -> tuple[Run, Metrics]:
 def main(args: Args) -> None:
     env = host.simulated(args)
     check(args)
-    judge = judge_of(args, env)
+    judge = judges.judge(args.success, env, args.env_name)
+    found = base.base(args, env) if args.base else None
+    args = replace(args, agent=cli.found(args.agent, env.task))
+    fresh = partial(begin, args, env, found)
     with host.record_of(args, env) as log:
-        run = learn(args, env, judge, log)
+        log.update(**(found.facts if found else {}))
+        run = learn(args, env, judge, fresh, log)
         policy = args.agent.policy(explore=False, action_dim=env.action_dim)
         params = args.agent.deploy(run.learner)
         deploy.Deployer(env, policy, args.env_name).write(
@@ -117,29 +122,35 @@ def main(args: Args) -> None:
         play.conclude(log, args.eval_episodes, args.video)
 
 
-def judge_of(args: Args, env: Simulation) -> Judge:
-    """Who says of a robot's steps that it is done."""
-    if isinstance(args.success, Path):
-        return learned(args.success, env, args.env_name)
-    return scripted(env) if args.success == "task" else Nobody()
+def begin(args: Args, env: Simulation, found: base.Base | None) -> Run:
+    """Nothing is learned yet; a base that is `found` is there."""
+    none, key = jnp.int32(0), jax.random.key(args.seed)
+    given = (found.params,) if found else ()
+    run = Run(args.agent.init(key, base.blank(env), base.action(env), *given), none, none, key)
+    return jax.tree.map(jnp.copy, run)  # of which each leaf is given away
 
 
-def learn(args: Args, env: Simulation, judge: Judge, log: Record) -> Run:
+def learn(args: Args, env: Simulation, judge: Judge, fresh: Callable[[], Run], log: Record) -> Run:
     """Take in what robots do, learn of it, and give them what was learned."""
     agent, view = args.agent, VIEWS[args.view]
-    spec = explorer(args, env, judge, log.out / EXPLORER)
+    if not (log.out / EXPLORER).exists():
+        policy = agent.policy(explore=True, action_dim=env.action_dim)
+        params = agent.deploy(fresh().learner)
+        made = Explorer(env, policy, judge, args.env_name, params).artefact(params)
+        made.write(log.out / EXPLORER)
+    spec = artefact.read(log.out / EXPLORER).spec
     # Before anything that takes time: what robots did while nobody learned is to be kept soon.
     come = taken_in(log.out, spec, args.listen, args.robots, args.secrets)
     with Stop() as stop, come as process:
-        run, saver = fresh(args, env), Saver(log, args.save_s)
+        run, saver = fresh(), Saver(log, args.save_s)
         if args.resume and (found := saver.restore(jax.eval_shape(together, run))):
             run = alone(found)
         intake = Intake(view, env, spec, log.out / "ledger")
-        store = Store(env, args.buffer_size, args.reward_scale, args.reward_shift)
+        store = Store(intake.robot, args.buffer_size, args.reward_scale, args.reward_shift)
         learning = jax.jit(partial(update, args), donate_argnums=0).lower(run, store.seen).compile()
         log.spent("compile")
         if args.demos:
-            run = added(agent, run, store, Intake(view, env, spec, args.demos / "ledger").read())
+            run = added(agent, run, store, shown(args, env, spec))
         published = said = time.monotonic()
         while intake.counts["steps"] < args.steps and not stop.asked:
             run = added(agent, run, store, intake.read())
@@ -170,19 +181,13 @@ def learn(args: Args, env: Simulation, judge: Judge, log: Record) -> Run:
     return run
 
 
-def fresh(args: Args, env: Simulation) -> Run:
-    none, key = jnp.int32(0), jax.random.key(args.seed)
-    run = Run(args.agent.init(key, blank(env), action(env)), none, none, key)
-    return jax.tree.map(jnp.copy, run)  # of which each leaf is given away
-
-
-def explorer(args: Args, env: Simulation, judge: Judge, path: Path) -> Spec:
-    """What robots begin with, made where there is none yet."""
-    if not path.exists():
-        policy = args.agent.policy(explore=True, action_dim=env.action_dim)
-        params = args.agent.deploy(fresh(args, env).learner)
-        Explorer(env, policy, judge, args.env_name, params).artefact(params).write(path)
-    return artefact.read(path).spec
+def shown(args: Args, env: Simulation, spec: Spec) -> list[Told]:
+    """What was done in the run of --demos; ValueError where that tells too little."""
+    assert args.demos
+    theirs = artefact.read(args.demos / EXPLORER).spec
+    if (theirs.name, theirs.memory) != (spec.name, spec.memory):
+        raise ValueError(f"--demos {args.demos} is of another task, or not above a base as this.")
+    return Intake(VIEWS[args.view], env, theirs, args.demos / "ledger").read()
 
 
 def window(args: Args) -> int:
@@ -242,6 +247,8 @@ def check(args: Args) -> None:
     cli.at_least(window(args), args, "learning_starts")
     cli.at_least(args.learning_starts, args, "buffer_size")
     offline.check_agent(args.agent)
+    if getattr(args.agent, "alone", 0):
+        raise ValueError("Robots try no base by itself now and then: give --agent.alone 0.")
     if args.seeds != 1:
         raise ValueError(f"--seeds is {args.seeds}: what robots do is learned from once.")
     if not 0 < args.mix < 1:

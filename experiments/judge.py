@@ -9,7 +9,7 @@ from flax import linen as nn
 
 from envs.simulation import Simulation
 from experiments.base import blank
-from experiments.explorer import Judge
+from experiments.explorer import Judge, Nobody, scripted
 from rl import checkpoint, nets, norm, runs
 from rl.types import Array, Obs, Params, PyTree, Readings
 
@@ -35,6 +35,14 @@ class Learned:
 
     def step(self, carry: PyTree, readings: Readings, command: Array, obs: Obs) -> Any:
         return jax.nn.sigmoid(logit(self.hidden, self.known, obs) - self.known.bar), carry
+
+
+def judge(success: Path | str, env: Simulation, name: str) -> Judge:
+    """Who says of a robot's steps that it is done: a program of the task's, nobody, or what a run
+    of experiments/classifier.py has learned."""
+    if isinstance(success, Path):
+        return learned(success, env, name)
+    return scripted(env) if success == "task" else Nobody()
 
 
 def network(hidden: tuple[int, ...]) -> nets.MLP:

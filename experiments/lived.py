@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from envs.simulation import Simulation
+from rl import residual
 from rl.bridge.learn.outbox import labelled
 from rl.bridge.learn.steps import End, Step, unpack
 from rl.spec import Spec
@@ -118,17 +119,27 @@ class Robot:
         sizes = np.cumsum([sensor.size for sensor in self.spec.sensors])[:-1]
         parts = jnp.split(readings, sizes)
         told = {s.name: x for s, x in zip(self.spec.sensors, parts, strict=True)}
-        return self.env.task.observe(told, command, like(self.env.task.memory(), memory))[0]
+        remembered, base = like(self.env.task.memory(), memory)
+        obs, _ = self.env.task.observe(told, command, remembered)
+        return residual.shown(obs, base) if base.size else obs
+
+    @property
+    def blank(self) -> Obs:
+        """An observation of nothing."""
+        rest = [np.zeros(sum(s.size for s in self.spec.sensors)), np.zeros(len(self.spec.command))]
+        like = jax.eval_shape(self._observed, *rest, np.zeros(self.spec.memory))
+        return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), like)
 
 
-def like(memory: PyTree, numbers: Array) -> PyTree:
-    """What a task remembers, of numbers [M] as `explorer.flat` made them."""
+def like(memory: PyTree, numbers: Array) -> tuple[PyTree, Array]:
+    """What a task remembers, of numbers [M] as explorer.py tells them, and what a base does, if
+    there is one."""
     leaves, structure = jax.tree.flatten(memory)
-    ends = np.cumsum([np.size(x) for x in leaves])[:-1].astype(int)
-    parts = jnp.split(numbers, ends) if leaves else []
+    ends = np.cumsum([np.size(x) for x in leaves]).astype(int)
+    *parts, base = jnp.split(numbers, ends)
     shaped = [x.reshape(np.shape(y)).astype(jnp.result_type(y))
               for x, y in zip(parts, leaves, strict=True)]  # fmt: skip
-    return jax.tree.unflatten(structure, shaped)
+    return jax.tree.unflatten(structure, shaped), base
 
 
 class Told(NamedTuple):

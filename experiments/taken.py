@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from envs.simulation import Simulation
-from experiments.base import action, blank
+from experiments.base import action
 from experiments.lived import Lived, Piece, Pieces, Robot, Told, View
 from rl import buffer
 from rl.bridge.learn import certs
@@ -66,11 +66,11 @@ class Intake:
 class Store:
     """The replays, and how they are added to."""
 
-    def __init__(self, env: Simulation, size: int, scale: float, shift: float) -> None:
+    def __init__(self, robot: Robot, size: int, scale: float, shift: float) -> None:
         """Of so many steps each; rewards are scaled, and then shifted."""
-        self.scale, self.shift, obs = scale, shift, blank(env)
+        self.scale, self.shift, obs = scale, shift, robot.blank
         no, none = jnp.bool(False), jnp.float32(0)
-        row = jax.tree.map(lambda x: x[None], Transition(obs, action(env), none, no, no, obs))
+        row = jax.tree.map(lambda x: x[None], Transition(obs, action(robot.env), none, no, no, obs))
         self.seen = Seen(*(buffer.init(size, row) for _ in Seen._fields))
         self.put = jax.jit(buffer.add, donate_argnums=0)
 

@@ -61,7 +61,9 @@ def above(learned: Policy, scale: float) -> Policy:
 
 def residual(base: Policy, learned: Policy, scale: float) -> Policy:
     """The policy of parameters {"base", "learned"}: what any `base` does, and `scale` of what
-    `learned` gives, which is shown both, within [-1, 1].  No gradient reaches the base."""
+    `learned` gives, which is shown both, within [-1, 1].  No gradient reaches the base.
+
+    What it tells besides has what the base does as BASE."""
     added = above(learned, scale)
 
     def init(params: Params) -> Both:
@@ -73,7 +75,8 @@ def residual(base: Policy, learned: Policy, scale: float) -> Policy:
         action, then, _ = base.step(frozen, carry.base, obs, base_key)
         seen = shown(obs, jax.lax.stop_gradient(action))
         total, after, aux = added.step(params["learned"], carry.learned, seen, key)
-        return jnp.clip(total, -1, 1), Both(then, after), aux
+        told = (aux if isinstance(aux, dict) else {}) | {BASE: action}
+        return jnp.clip(total, -1, 1), Both(then, after), told
 
     return Policy(init, step)
 
