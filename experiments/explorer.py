@@ -118,10 +118,8 @@ class Explorer:
         self.env, self.policy = env, policy
         names = env.task.spec.actions or env.task.spec.actuators
         channels = tuple(Channel(name, "1", -1.0, 1.0) for name in names)
-        run, carry = (
-            step(env, policy, judge),
-            (env.task.memory(), policy.init(params), judge.init()),
-        )
+        carry = env.task.memory(), policy.init(params), judge.init()
+        run = step(env, policy, judge)
         spec = replace(deploy.spec_of(env, name), action=channels)
         told = export.readings(env.task.model(), [sensor.name for sensor in spec.sensors])
         answer, _ = jax.eval_shape(run, params, carry, told, jnp.zeros(spec.asked))

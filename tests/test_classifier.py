@@ -231,7 +231,7 @@ def test_no_classifier_of_this_task_is_refused(learned: Path, tmp_path: Path, na
     spoil(tmp_path / "run")
     args = hil.Args(env=reach().task, env_name=NAME, success=tmp_path / "run")
     with pytest.raises(ValueError, match=why) as raised:
-        hil.judge_of(args, reach())
+        judge.judge(args.success, reach(), NAME)
     assert "\n" not in str(raised.value)
 
 
