@@ -22,7 +22,7 @@ class Episode(NamedTuple):
     by_human: int
     taken: int  # times that a human took over
     done: bool
-    over: bool
+    over: bool  # it was done or its time was; else a bridge held the robot, for its network's sake
 
 
 def episodes(run: Path) -> list[Episode]:
@@ -34,7 +34,7 @@ def episodes(run: Path) -> list[Episode]:
             acts = np.array([step.acts for step in piece.steps[:-1]])
             fresh, last = piece.steps[0].episode != last, piece.steps[0].episode
             taken = int((acts[1:] & ~acts[:-1]).sum()) + bool(acts[0] and fresh)
-            over = piece.done or piece.fell or piece.over
+            over = piece.done or piece.steps[-1].over
             found.append(Episode(len(acts), int(acts.sum()), taken, piece.done, over))
     return found
 
