@@ -1,5 +1,6 @@
 """A robot whose policy answers too late now and then, in real time."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,9 @@ import numpy as np
 import pytest
 
 from rl import artefact
+from rl.bridge import wire
 from rl.bridge.sim import sim as program
+from rl.bridge.sim.channel import Network
 from rl.bridge.sim.simd import STARVED, Simulator
 from rl.bridge.sim.simulator import Robot
 from rl.bridge.wire import Command
@@ -80,3 +83,44 @@ def test_a_robot_that_starved_says_so(
     assert "ignored  12 frames of strangers" in said
     assert "behind   1.2 s of the clock" in said
     assert "damped at the end, since no answer came" in said
+
+
+class Prompt(Link):
+    """Whose other side answers every state at once."""
+
+    def __init__(self, robot: Robot) -> None:
+        self.spec, self.answers = robot.spec, list[bytes]()
+
+    def send_raw(self, datagram: bytes) -> None:
+        state = wire.decode(datagram)
+        assert state
+        rest, kp, kd = (np.array([getattr(a, k) for a in self.spec.actuators])
+                        for k in ("rest", "kp", "kd"))  # fmt: skip
+        command = Command(state.seq, rest, kp, kd, False, np.zeros(len(self.spec.command)))
+        self.answers.append(wire.encode(wire.command_message(self.spec, command, state.time)))
+
+    def receive_raw(self, timeout: float) -> Any:
+        if self.answers:
+            return self.answers.pop(0), ("127.0.0.1", 1)
+        time.sleep(timeout)
+        return None
+
+    def drain(self) -> list[bytes]:
+        return []
+
+
+@pytest.mark.parametrize(("delay", "ticks"), [(0.0, 0), (0.008, 0), (0.03, 1)])
+def test_what_is_answered_comes_when_the_network_has_it(delay: float, ticks: int) -> None:
+    """Each way takes so long: an answer to a state is heeded within its tick if there is time."""
+    robot = Robot(artefact.read(FIXTURE), hz=200)
+    made: Any = Simulator(robot, Prompt(robot), realtime=True, ticks=1)
+    made.through(Network(delay=delay), Network(delay=delay), 0)
+    live, behind = made._live, list[int]()
+
+    def lived(now: float) -> None:
+        live(now)
+        behind.append(made.seq - robot.told.seq)
+
+    made._live = lived
+    assert made.episode(0, *robot.home(), seconds=1.0) == "done"
+    assert np.median(behind[3:]) == ticks
