@@ -80,8 +80,8 @@ def run(args: Run, own: Driver | None = None, hung: bool = False) -> int:
     keys = alone and sys.stdin.isatty()
     if alone and not (robot or keys or args.by.said or args.desk or own):
         raise ValueError(f"{args.robot} {UNTOLD}")
-    source, desk = None if args.desk else args.by.source(spec, keys), desk.replace(ALL, HERE)
-    source = nullcontext(own) if own else source
+    desk = desk.replace(ALL, HERE)
+    source = None if args.desk else nullcontext(own) if own else args.by.source(spec, keys)
     pilot = Pilot(spec, Link(("127.0.0.1", 0), wire.address(desk)))
     begun: list[subprocess.Popen[bytes]] = []
     page, met = None, False

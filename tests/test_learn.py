@@ -1,0 +1,87 @@
+"""A robot that practises, in all its processes: held where there is no room for what it does."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import practised
+from rl.bridge import wire
+from rl.bridge.learn import certs
+from rl.bridge.learn.actord import ACCOUNT
+from tests.lives import explorer_at, reach
+
+PATIENCE = 120.0  # s
+QUOTA = 20_000  # bytes: some episodes' worth
+
+
+@contextmanager
+def program(log: Path, *words: object) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *map(str, words)], stdout=file, stderr=file
+        )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def until(done: Callable[[], bool], *logs: Path) -> None:
+    ends = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < ends, [log.read_text()[-2000:] for log in logs]
+        time.sleep(0.05)
+
+
+def test_a_robot_is_held_where_there_is_no_room_and_goes_on_where_there_is(tmp_path: Path) -> None:
+    explorer, keys, robot = tmp_path / "explorer.zip", tmp_path / "keys", tmp_path / "robot"
+    spec = explorer_at(explorer).spec
+    for name in ("learner", "robot"):
+        certs.make(keys, name)
+    address, listen = wire.free_address(), wire.free_address()
+    logs = [tmp_path / f"{name}.log" for name in ("sim", "learn", "intake")]
+
+    def account() -> dict[str, Any]:
+        try:
+            return json.loads((robot / ACCOUNT).read_text())
+        except (OSError, ValueError):
+            return {"full": "", "steps": 0}
+
+    starts = tmp_path / "starts.npz"
+    np.savez(starts, qpos=np.tile(reach().task.table.start(), (99, 1)), qvel=np.zeros((99, 9)))
+    with (
+        program(
+            logs[0], "rl.bridge", "sim", explorer, "--address", address, "--starts", starts,
+            "--pace", "real", "--seconds", 1000, "--wait", PATIENCE,
+        ),
+        program(
+            logs[1], "rl.bridge", "learn", explorer, "--robot", address, "--learner", listen,
+            "--secrets", keys, "--folder", robot, "--quota", QUOTA, "--practice.seconds", 1,
+            "--practice.stale-s", 1e10, "--command", 0.5, 0.0, 0.2, "--seconds", 1e5,
+        ) as learn,
+    ):  # fmt: skip
+        until(lambda: bool(account()["full"]), *logs[:2])
+        time.sleep(1.0)
+        steps = account()["steps"]
+        time.sleep(1.0)
+        assert account()["steps"] == steps  # it does nothing that would be lost
+        assert "held " in logs[1].read_text()
+        assert sum(x.stat().st_size for x in (robot / "journal").iterdir()) <= QUOTA
+        with program(
+            logs[2], "rl.bridge.learn.intaked", "--folder", tmp_path / "ledger", "--weights",
+            tmp_path / "weights", "--keys", keys, "--listen", f"tcp://{listen}", "--spec",
+            spec.hash.hex(),
+        ):  # fmt: skip
+            until(lambda: account()["steps"] > steps + 100, *logs)
+            assert learn.poll() is None
+    found = practised.kept(tmp_path)
+    assert (found["lost"], found["duplicated"]) == (0, 0)
+    assert found["records"] > steps
