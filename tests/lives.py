@@ -28,12 +28,15 @@ def reach() -> Any:
     return envs.make("panda-reach", rewards="sparse")
 
 
-def explorer_at(path: Path) -> artefact.Deployed:
+def fresh(agent: Any) -> Any:
+    """A state of who learns to reach."""
+    return agent.init(jax.random.key(0), reach().reset(jax.random.key(0)).obs, jnp.zeros(3))
+
+
+def explorer_at(path: Path, agent: Any = AGENT) -> artefact.Deployed:
     """A policy that learns to reach, whose artefact is written there."""
-    env = reach()
-    state = AGENT.init(jax.random.key(0), env.reset(jax.random.key(0)).obs, jnp.zeros(3))
-    act = AGENT.policy(explore=True, action_dim=env.action_dim)
-    params = AGENT.deploy(state)
+    env, params = reach(), agent.deploy(fresh(agent))
+    act = agent.policy(explore=True, action_dim=env.action_dim)
     made = Explorer(env, act, explorer.scripted(env), "panda-reach", params)
     made.artefact(params).write(path)
     return artefact.deploy(artefact.read(path))

@@ -8,14 +8,18 @@ import numpy as np
 import pytest
 
 import envs
+from agents.bc import BC
+from agents.resfit import ResFiT
 from experiments import explorer, lived
 from experiments.explorer import Explorer
 from experiments.lived import Lived, Pieces, Robot, dagger, hil_serl, rlif, runs, takeover
-from rl import artefact
+from experiments.taken import Store
+from rl import artefact, buffer
 from rl.bridge.learn.outbox import LABEL
 from rl.bridge.learn.steps import pack
+from rl.residual import BASE
 from rl.types import Transition
-from tests.lives import AGENT, end, explorer_at, flown, reach, records
+from tests.lives import AGENT, end, explorer_at, flown, fresh, reach, records
 
 
 @pytest.fixture(scope="module")
@@ -184,6 +188,26 @@ def test_what_is_imitated_is_what_humans_did() -> None:
     assert np.asarray(told.all.obs).tolist() == [1, 2, 5]
     assert np.asarray(told.all.truncated).tolist() == [False, True, False]
     assert not len(dagger(some([0, 0])).all.reward)
+
+
+def test_what_learns_above_a_base_sees_what_that_did(tmp_path: Path) -> None:
+    base = BC(hidden=(16,))
+    agent = ResFiT(base=base, alone=0.0, hidden=(16,), critic_hidden=(16,), delay=1)
+    deployed, state = explorer_at(tmp_path / "explorer.zip", agent), fresh(agent)
+    flight = flown(deployed, 8, lambda i: 2 <= i < 5)
+    (found,) = read(deployed.spec, records([*flight.steps, end(flight.steps)]))
+    act = base.policy(False, 3).step
+    own = [act(state.base, (), obs, jax.random.key(0))[0] for obs in flight.seen[:8]]
+    for seen, at in ((found.seen.obs, 0), (found.seen.next_obs, 1)):
+        told: Any = seen
+        np.testing.assert_allclose(told[BASE], np.stack(own[at : at + 7]), atol=1e-5)
+        np.testing.assert_allclose(told["policy"], np.stack(flight.seen[at : at + 7]), atol=1e-5)
+    store = Store(Robot(reach(), deployed.spec), 32, 1.0, 0.0)
+    store.add(hil_serl(found))
+    batch = buffer.sample(store.seen.all, jax.random.key(1), 4, 3)
+    batch = jax.tree.map(lambda x: x[None], batch)
+    after, _ = agent.update(state, batch, jax.random.key(2))
+    assert jax.tree.all(jax.tree.map(lambda x: np.isfinite(x).all(), after.critic.params))
 
 
 def test_a_task_that_no_robot_measures_is_refused(tmp_path: Path) -> None:
