@@ -3,6 +3,7 @@ its weights change (rl/guided.py).
 """
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import jax
@@ -13,6 +14,7 @@ from envs.simulation import Simulation
 from experiments import deploy
 from rl import export, rollout
 from rl.artefact import Artefact
+from rl.bridge.learn import newer, weights
 from rl.policy import Policy
 from rl.residual import BASE
 from rl.spec import Channel
@@ -154,3 +156,9 @@ class Explorer:
 def leaves(params: Params) -> list[np.ndarray]:
     """Parameters as an artefact has them, and weights that come after it."""
     return jax.tree.leaves(jax.device_get(params))
+
+
+def publish(params: Params, folder: Path) -> None:
+    """Have robots act by these parameters, whose folder of weights is there."""
+    before = weights.newest(folder, 0)
+    weights.publish(folder, 1 + (before.version if before else 0), newer.pack(leaves(params)))

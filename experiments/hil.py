@@ -26,14 +26,12 @@ from agents.sac import SAC
 from envs.simulation import Simulation
 from experiments import base, cli, deploy, host, offline, play
 from experiments import judge as judges
-from experiments.explorer import Explorer, Judge, leaves
+from experiments.explorer import Explorer, Judge, leaves, publish
 from experiments.lived import VIEWS, Kind, Told
-from experiments.taken import EXPLORER, Intake, Seen, Store, taken_in
+from experiments.taken import EXPLORER, Intake, Seen, Store, of_run, taken_in
 from rl import artefact, buffer, health
-from rl.bridge.learn import newer, weights
 from rl.record import Record
 from rl.saver import Saver, Stop
-from rl.spec import Spec
 from rl.types import Array, Key, Metrics, PyTree, Transition
 
 IDLE_S = 0.02  # between two looks for what robots have done
@@ -55,7 +53,7 @@ class Args(host.Args):
     updates: int = 8  # of the actor in a row, between two looks
     batch_size: int = 256
     mix: float = 0.5  # share of each batch that humans have shown
-    n_step: int = 3  # rewards in a target
+    n_step: int = 3  # rewards in a target, of who plans no chunks
     buffer_size: int = 200_000  # steps
     publish_s: float = 1.0  # s between two versions of the weights
     listen: str = "127.0.0.1:9890"  # host:port where robots come to
@@ -150,7 +148,7 @@ def learn(args: Args, env: Simulation, judge: Judge, fresh: Callable[[], Run], l
         learning = jax.jit(partial(update, args), donate_argnums=0).lower(run, store.seen).compile()
         log.spent("compile")
         if args.demos:
-            run = added(agent, run, store, shown(args, env, spec))
+            run = added(agent, run, store, of_run(args.demos, view, env, spec))
         published = said = time.monotonic()
         while intake.counts["steps"] < args.steps and not stop.asked:
             run = added(agent, run, store, intake.read())
@@ -164,7 +162,7 @@ def learn(args: Args, env: Simulation, judge: Judge, fresh: Callable[[], Run], l
             run, metrics = learning(run, store.drawn_from(window(args)))
             now = time.monotonic()
             if now - published > args.publish_s:
-                publish(agent, run, log.out)
+                publish(agent.deploy(run.learner), log.out / "weights")
                 published = now
             if now - said > SAID_S:
                 said, metrics = now, told_of(args, metrics, intake, store, run)
@@ -173,7 +171,7 @@ def learn(args: Args, env: Simulation, judge: Judge, fresh: Callable[[], Run], l
                     stop.asked = f"failed: {what} by step {step:,}"
                     health.diagnose(log, step, what, metrics, run.learner)
                     break
-            if saver.due:
+            if saver.due and step > latest(saver):
                 keep(log, saver, agent, step, run)
         if not stop.asked.startswith("failed"):
             keep(log, saver, agent, intake.counts["steps"], run)
@@ -181,18 +179,9 @@ def learn(args: Args, env: Simulation, judge: Judge, fresh: Callable[[], Run], l
     return run
 
 
-def shown(args: Args, env: Simulation, spec: Spec) -> list[Told]:
-    """What was done in the run of --demos; ValueError where that tells too little."""
-    assert args.demos
-    theirs = artefact.read(args.demos / EXPLORER).spec
-    if (theirs.name, theirs.memory) != (spec.name, spec.memory):
-        raise ValueError(f"--demos {args.demos} is of another task, or not above a base as this.")
-    return Intake(VIEWS[args.view], env, theirs, args.demos / "ledger").read()
-
-
 def window(args: Args) -> int:
     """Steps of what is learned from at once."""
-    return args.n_step + getattr(args.agent, "ahead", 0)
+    return 1 + args.agent.ahead if hasattr(args.agent, "ahead") else args.n_step
 
 
 def added(agent: Any, run: Run, store: Store, every: list[Told]) -> Run:
@@ -219,17 +208,16 @@ def told_of(
     return told | {"shown": store.shown, "updates": int(run.updates) * args.agent.delay}
 
 
-def publish(agent: Any, run: Run, out: Path) -> None:
-    """Have robots act by what is learned so far."""
-    before = weights.newest(out / "weights", 0)
-    blob = newer.pack(leaves(agent.deploy(run.learner)))
-    weights.publish(out / "weights", 1 + (before.version if before else 0), blob)
-
-
 def keep(log: Record, saver: Saver, agent: Any, step: int, run: Run) -> None:
     log.save(step, together(jax.device_get(agent.deploy(run.learner))))
-    saver.save(step, together(run))
+    if step > latest(saver):
+        saver.save(step, together(run))
     log.spent("train")
+
+
+def latest(saver: Saver) -> int:
+    """The step of the newest checkpoint; learning goes on where robots stand still."""
+    return max(saver.checkpoints.steps(), default=-1)
 
 
 def together(tree: PyTree) -> PyTree:

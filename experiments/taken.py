@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from envs.simulation import Simulation
 from experiments.base import action
 from experiments.lived import Lived, Piece, Pieces, Robot, Told, View
-from rl import buffer
+from rl import artefact, buffer
 from rl.bridge.learn import certs
 from rl.bridge.learn.ledger import Tail
 from rl.buffer import Buffer
@@ -61,6 +61,15 @@ class Intake:
             self.counts["done"] += piece.done
             self.counts["episodes"] += piece.done or piece.fell or piece.over
         return told
+
+
+def of_run(run: Path, view: View, env: Simulation, spec: Spec) -> list[Told]:
+    """All that was done in a run, for who learns by `spec`; ValueError where that tells too
+    little."""
+    theirs = artefact.read(run / EXPLORER).spec
+    if (theirs.name, theirs.memory) != (spec.name, spec.memory):
+        raise ValueError(f"--demos {run} is of another task, or not above a base as this is.")
+    return Intake(view, env, theirs, run / "ledger").read()
 
 
 class Store:
