@@ -11,8 +11,8 @@ import numpy as np
 import envs
 from agents.sac import SAC
 from experiments import explorer
-from experiments.explorer import Explorer
-from rl import artefact, guided
+from experiments.explorer import Explorer, flat
+from rl import artefact, export, guided
 from rl.bridge.checks import Reason
 from rl.bridge.learn.outbox import LABEL
 from rl.bridge.learn.steps import End, Step, pack
@@ -20,6 +20,7 @@ from rl.guided import Asked
 
 UP = 4  # steps of 0.0125 m, to a goal
 BRIDGE = bytes(16)
+GOAL = np.array([0.5, 0.0, 0.3], np.float32)  # m
 AGENT = SAC(hidden=(16,), critic_hidden=(16,))
 
 
@@ -93,3 +94,23 @@ def records(steps: list[Step | End], first: int = 0) -> list[bytes]:
 
 def end(steps: list[Step], **more: Any) -> End:
     return End(1, steps[-1].period + 1, 9.0, Reason.ASKED, False)._replace(**more)
+
+
+def readings(off: np.ndarray) -> dict[str, np.ndarray]:
+    task = reach().task
+    public = [name for name in task.spec.sensors if name not in task.spec.privileged]
+    told = export.readings(task.model(), public)
+    return told | {"tool_pos": (GOAL + off).astype(np.float32)}
+
+
+@jax.jit
+def remembered(offs: jax.Array) -> jax.Array:
+    """What a robot remembers in each of such steps [T, M], told to stay."""
+    task, still = reach().task, readings(np.zeros(3))
+
+    def tick(memory: Any, off: jax.Array) -> Any:
+        told = still | {"tool_pos": GOAL + off}
+        _, after = task.observe(told, GOAL, memory)
+        return task.control(jnp.zeros(3), told, after)[1], flat(memory)
+
+    return jax.lax.scan(tick, task.memory(), offs)[1]

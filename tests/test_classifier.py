@@ -14,26 +14,19 @@ import pytest
 import envs
 from experiments import classifier, cli, explorer, hil, judge
 from experiments.classifier import Args
-from experiments.explorer import Explorer, Judge, flat
+from experiments.explorer import Explorer, Judge
 from experiments.taken import EXPLORER
-from rl import artefact, export, guided, runs
+from rl import artefact, guided, runs
 from rl.bridge.checks import Reason
 from rl.bridge.learn.ledger import Ledger
 from rl.bridge.learn.outbox import LABEL
 from rl.bridge.learn.steps import End, Step, pack
 from rl.guided import Asked
 from rl.record import Record
-from tests.lives import AGENT, BRIDGE, reach
+from tests.lives import AGENT, BRIDGE, GOAL, reach, readings, remembered
 
-NAME, GOAL = "panda-reach", np.array([0.5, 0.0, 0.3], np.float32)
+NAME = "panda-reach"
 FEW: Any = {"steps": 1_500}
-
-
-def readings(off: np.ndarray) -> dict[str, np.ndarray]:
-    task = reach().task
-    public = [name for name in task.spec.sensors if name not in task.spec.privileged]
-    told = export.readings(task.model(), public)
-    return told | {"tool_pos": (GOAL + off).astype(np.float32)}
 
 
 def episode(number: int, offs: np.ndarray, **last: Any) -> list[Step | End]:
@@ -50,19 +43,6 @@ def episode(number: int, offs: np.ndarray, **last: Any) -> list[Step | End]:
     ]  # fmt: skip
     steps[-1] = steps[-1]._replace(**last)
     return [*steps, End(number, steps[-1].period + 1, 9.0, Reason.ASKED, False)]
-
-
-@jax.jit
-def remembered(offs: jax.Array) -> jax.Array:
-    """What a robot remembers in each of such steps [T, M], told to stay."""
-    task, still = reach().task, readings(np.zeros(3))
-
-    def tick(memory: Any, off: jax.Array) -> Any:
-        told = still | {"tool_pos": GOAL + off}
-        _, after = task.observe(told, GOAL, memory)
-        return task.control(jnp.zeros(3), told, after)[1], flat(memory)
-
-    return jax.lax.scan(tick, task.memory(), offs)[1]
 
 
 def ran(folder: Path, episodes: list[list[Step | End]]) -> Path:
