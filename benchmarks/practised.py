@@ -49,6 +49,8 @@ def minutes(run: Path) -> dict[str, list[float]]:
         bins += [[] for _ in range(at + 1 - len(bins))]
         bins[at].append(episode)
         steps += episode.steps
+    if len(bins) > 1 and sum(x.steps for x in bins[-1]) < MINUTE / 2:
+        bins.pop()
     told: dict[str, list[float]] = {"by_human": [], "taken": [], "done": [], "alone": []}
     for some in bins:
         count = max(sum(x.over for x in some), 1)
@@ -62,13 +64,13 @@ def minutes(run: Path) -> dict[str, list[float]]:
 def kept(run: Path) -> dict[str, int]:
     """Records, those that are missing between those that came, and those that came twice: as
     numbered by who keeps them on the robot, and by its bridge."""
-    due, counts = dict[bytes, int](), {"records": 0, "lost": 0, "duplicated": 0}
+    due, counts = dict[tuple[str, bytes], int](), {"records": 0, "lost": 0, "duplicated": 0}
     for row in records(run):
         label = labelled(row.record)
-        numbers: list[tuple[bytes, int]] = [(row.boot, row.seq)]
-        numbers += [(label[0], label[1])] if label else []
+        numbers: list[tuple[tuple[str, bytes], int]] = [(("robot", row.boot), row.seq)]
+        numbers += [(("bridge", label[0]), label[1])] if label else []
         for who, number in numbers:
-            expected = due.get(who, number)
+            expected = due.get(who, 0)
             counts["lost"] += max(number - expected, 0)
             counts["duplicated"] += number < expected
             due[who] = max(expected, number + 1)
@@ -87,13 +89,26 @@ def records(run: Path) -> list[Any]:
 def picture(rows: dict[str, dict[str, Any]], path: Path) -> None:
     """Of all rows that have minutes, the share of steps by a human, and what was done without."""
     shown = {what: row for what, row in rows.items() if "minutes" in row}
-    figure, (left, right) = panels(2, 4.2, 3.2)
-    for what, row in sorted(shown.items()):
-        label = f"{what.removeprefix('hil/')}: {row['success']:.0%}"
+    figure, (left, right) = panels(2, 4.4, 3.8)
+    for row in sorted(shown.values(), key=lambda row: -row["success"]):
+        label = f"{described(row['flags'])}: {row['success']:.0%}"
         for ax, name in ((left, "by_human"), (right, "alone")):
             values = np.array(row["minutes"][name])
             ax.plot(np.arange(len(values)) + 0.5, 100 * values, label=label, marker=".", lw=1.2)
     left.set(xlabel="minutes of practice", ylabel="% of steps by the human", ylim=(-3, 103))
     right.set(xlabel="minutes of practice", ylabel="% of episodes done without", ylim=(-3, 103))
-    right.legend(fontsize=7, title="success of 100 episodes at the end", title_fontsize=7)
+    lines = right.get_lines()
+    figure.legend(
+        lines, [str(line.get_label()) for line in lines], loc="outside lower center", ncol=2,
+        fontsize=8, title="and the success of 100 episodes at the end", title_fontsize=8,
+    )  # fmt: skip
     figure.savefig(path, dpi=120)
+
+
+def described(flags: dict[str, Any]) -> str:
+    """What a run had of its human, and how it learned."""
+    human = [f"{flags['demos']} demonstrations"] if flags["demos"] else []
+    human += ["corrections"] if flags["corrects"] else []
+    more = [flags["view"]] if flags["view"] != "takeover" else []
+    more += [f"learner killed {flags['kills']} times"] if flags["kills"] > 1 else []
+    return ", ".join([" and ".join(human) or "no human", *more])
