@@ -30,13 +30,13 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bytes]]:
     return run, records(steps)
 
 
-def kept(lived: tuple[Path, list[bytes]], folder: Path, *seqs: int) -> Path:
-    """A run with the records of these numbers."""
+def kept(lived: tuple[Path, list[bytes]], folder: Path, *numbers: int, first: int = 0) -> Path:
+    """A run with the records that a bridge had so numbered, from its robot's `first` on."""
     run, every = lived
     (folder / "explorer.zip").write_bytes((run / "explorer.zip").read_bytes())
     ledger = Ledger(folder / "ledger")
-    for seq in seqs or range(len(every)):
-        ledger.append("arm", bytes(16), seq, [every[seq]])
+    for seq, number in enumerate(numbers or range(len(every)), first):
+        ledger.append("arm", bytes(16), seq, [every[number]])
     ledger.close()
     return folder
 
@@ -55,14 +55,15 @@ def test_practice_is_told_by_minutes(lived: Any, tmp_path: Path) -> None:
 
 def test_what_is_missing_or_twice_is_counted(lived: Any, tmp_path: Path) -> None:
     count = len(lived[1])
-    for name, seqs, lost, twice in (
-        ("all", range(count), 0, 0),
-        ("gap", [0, 1, 4, 5], 4, 0),  # of two, each numbered by robot and by bridge
-        ("late", [2, 3], 4, 0),
-        ("again", [0, 1, 1, 2], 0, 2),
+    for name, numbers, first, lost, twice in (
+        ("all", range(count), 0, 0, 0),
+        ("gap", [0, 1, 4, 5], 0, 2, 0),
+        ("late", [2, 3], 0, 2, 0),
+        ("robot", [0, 1], 3, 3, 0),
+        ("again", [0, 1, 1, 2], 0, 0, 1),
     ):
         (tmp_path / name).mkdir()
-        found = practised.kept(kept(lived, tmp_path / name, *seqs))
+        found = practised.kept(kept(lived, tmp_path / name, *numbers, first=first))
         assert (found["lost"], found["duplicated"]) == (lost, twice)
 
 
