@@ -13,6 +13,7 @@ from rl.bridge.learn.ledger import Tail
 from rl.bridge.learn.outbox import labelled
 
 MINUTE = 1_200  # steps, at 20 a second
+PEG = "hil/peg"  # what rows begin with that are drawn
 
 
 class Episode(NamedTuple):
@@ -87,8 +88,8 @@ def records(run: Path) -> list[Any]:
 
 
 def picture(rows: dict[str, dict[str, Any]], path: Path) -> None:
-    """Of all rows that have minutes, the share of steps by a human, and what was done without."""
-    shown = {what: row for what, row in rows.items() if "minutes" in row}
+    """Of all rows of pegs, the share of steps by a human, and what was done without."""
+    shown = {what: row for what, row in rows.items() if what.startswith(PEG)}
     figure, (left, right) = panels(2, 4.4, 3.8)
     for row in sorted(shown.values(), key=lambda row: -row["success"]):
         label = f"{described(row['flags'])}: {row['success']:.0%}"

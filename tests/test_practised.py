@@ -73,5 +73,5 @@ def test_a_picture_is_drawn_of_rows_that_have_minutes(lived: Any, tmp_path: Path
         "2 demonstrations and corrections, rlif, learner killed 3 times"
     )
     row = {"minutes": practised.minutes(kept(lived, tmp_path)), "success": 0.5, "flags": flags}
-    practised.picture({"hil/a": row, "hil/other": {"value": 1}}, tmp_path / "a.png")
+    practised.picture({"hil/peg-a": row, "hil/other": {"value": 1}}, tmp_path / "a.png")
     assert (tmp_path / "a.png").stat().st_size > 10_000
