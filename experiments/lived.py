@@ -89,7 +89,6 @@ class Lived(NamedTuple):
     seen: Transition
     human: np.ndarray  # [T] bool
     starts: np.ndarray  # [T] bool, a human takes over in the next step
-    good: np.ndarray  # [T] bool, motors followed, and nothing was cut for safety
 
 
 class Robot:
@@ -111,8 +110,7 @@ class Robot:
         # Another robot's may be the next, so a piece ends in itself: nothing is lost by that.
         seen: Any = Transition(now, did, earned, last & ends, last & (not ends), then)
         human = np.array([x.acts for x in steps])
-        good = np.array([x.followed and not x.limited for x in steps[:-1]])
-        return Lived(seen, human[:-1], human[1:] & ~human[:-1], good)
+        return Lived(seen, human[:-1], human[1:] & ~human[:-1])
 
     def _observed(self, readings: Array, command: Array, memory: Array) -> Obs:
         """What was seen in a step, of what was measured, asked for and remembered."""

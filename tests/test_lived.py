@@ -152,7 +152,7 @@ def some(human: list[int], terminated: bool = False) -> Lived:
     seen: Any = Transition(numbers, numbers, last.astype(np.float32), last & terminated,
                            last & (not terminated), numbers + 1)  # fmt: skip
     starts = np.append(acts[1:] & ~acts[:-1], False)
-    return Lived(seen, acts, starts, np.ones(count, bool))
+    return Lived(seen, acts, starts)
 
 
 def test_demonstrations_are_what_humans_did_each_run_of_it_cut_off() -> None:
