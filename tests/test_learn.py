@@ -42,7 +42,8 @@ def until(done: Callable[[], bool], *logs: Path) -> None:
 
 
 def test_a_robot_is_held_where_there_is_no_room_and_goes_on_where_there_is(tmp_path: Path) -> None:
-    explorer, keys, robot = tmp_path / "explorer.zip", tmp_path / "keys", tmp_path / "robot"
+    explorer, keys = tmp_path / "explorer.zip", tmp_path / "keys"
+    robot = tmp_path / ("deep" * 50) / "robot"  # no short text
     spec = explorer_at(explorer).spec
     for name in ("learner", "robot"):
         certs.make(keys, name)

@@ -173,11 +173,12 @@ def test_pings_tell_how_far_and_how_late_the_learner_is(learner: Learner, arm: A
 
 
 def test_what_an_actor_says_of_itself_is_told(learner: Learner, arm: Actor) -> None:
-    arm.uplink.tell({"episodes": 3, "task": "peg"})
+    long = f"{'/a/folder' * 99} is full"  # as deep as people have them
+    arm.uplink.tell({"episodes": 3, "task": "peg", "full": long})
     until(lambda: arm.uplink.up, arm, learner)
     until(lambda: learner.intake.sessions["arm"].stats, arm, learner)
     sessions = learner.intake.facts()["sessions"]
-    assert sessions["arm"]["stats"] == {"episodes": 3, "task": "peg"}
+    assert sessions["arm"]["stats"] == {"episodes": 3, "task": "peg", "full": long[:200]}
     for values in ({"a": [1]}, {"a": 1 << 63}, {str(i): i for i in range(65)}, {"a": None}):
         with pytest.raises(ValueError, match="are no statistics"):
             arm.uplink.tell(values)

@@ -21,6 +21,7 @@ WEIGHTS = 256 << 20
 BOOT = 16  # bytes of the random number that a process of an actor is known by
 BOOTS = 64  # of which one message tells
 TEXT = 500  # characters
+STAT = 200  # characters of a text that an actor tells of itself
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 WHOLE = struct.Struct("<16sQI")
 
@@ -183,7 +184,7 @@ def _records(x: Any) -> bool:
 
 
 def _values(x: Any) -> bool:
-    word, text = _text(64), _text(200)
+    word, text = _text(64), _text(STAT)
     return type(x) is dict and len(x) <= BOOTS and all(
         word(key) and (_time(y) or text(y) or (type(y) in (bool, int) and abs(y) < 1 << 63))
         for key, y in x.items()

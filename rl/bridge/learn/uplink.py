@@ -104,10 +104,12 @@ class Uplink:
         return self.journal.append(record)
 
     def tell(self, values: dict[str, Any]) -> None:
-        """Say how it is, to who watches the learner: numbers and short texts by name."""
+        """Say how it is, to who watches the learner: numbers and texts by name, of which the end
+        of a long one is left out."""
+        values = {k: x[: frames.STAT] if isinstance(x, str) else x for k, x in values.items()}
         if not frames.fits("values", values):
             raise ValueError(
-                f"{values} are no statistics: give {BOOTS} at most, plain numbers or short texts."
+                f"{values} are no statistics: give {BOOTS} at most, plain numbers or texts."
             )
         self._stats = frames.Stats(values)
 
