@@ -8,6 +8,7 @@ row of results, and a line in docs/hil.png.
 import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -44,9 +45,9 @@ class Args:
     demos: int = 20  # episodes that the human does all by itself, to begin with
     corrects: bool = True  # later as well
     view: Kind = "takeover"  # what its acts tell
-    agent: tuple[str, ...] = ()  # more words for experiments.hil
+    words: str = ""  # more for experiments.hil: "--base RUN --agent expo"
     network: Literal["none", "wired", "wifi", "bad"] = "wifi"
-    pace: Literal["lockstep", "real"] = "lockstep"  # the robot waits, or does not
+    pace: Literal["real", "lockstep"] = "real"  # the robot does not wait, or does
     kills: int = 1  # of the learner, evenly over the time
     seed: int = 0
     out: Path = Path("runs/hil-peg")
@@ -82,7 +83,8 @@ class Cell:
         return self.start(
             "experiments.hil", "--env", TASK, "--env.rewards=sparse", "--env.sees=fit",
             f"--steps={steps}", f"--view={self.args.view}", f"--seed={self.args.seed}",
-            f"--listen={self.listen}", f"--out={self.run}", "--no-video", *self.args.agent,
+            f"--listen={self.listen}", f"--out={self.run}", "--no-video",
+            *shlex.split(self.args.words),
         )  # fmt: skip
 
     def practise(self) -> None:
@@ -140,7 +142,8 @@ def main(args: Args) -> None:
         "minutes": practised.minutes(cell.run), "seconds": found["train_s"], **about,
     }  # fmt: skip
     rows.write(args.results, row)
-    practised.picture(rows.read(args.results), ROOT / "docs" / "hil.png")
+    if args.results == Args.results:
+        practised.picture(rows.read(args.results), ROOT / "docs" / "hil.png")
     print(f"success  {success:.0%} of {row['episodes']} episodes; {row['lost']} steps lost, "
           f"{row['duplicated']} twice; the learner back after {acknowledged} s")  # fmt: skip
 
@@ -195,7 +198,7 @@ def starts(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def flags(args: Args) -> dict[str, Any]:
     """Those that say what was done."""
-    named = "minutes", "demos", "corrects", "view", "agent", "network", "pace", "kills", "seed"
+    named = "minutes", "demos", "corrects", "view", "words", "network", "pace", "kills", "seed"
     return {name: getattr(args, name) for name in named}
 
 

@@ -110,6 +110,7 @@ def described(flags: dict[str, Any]) -> str:
     """What a run had of its human, and how it learned."""
     human = [f"{flags['demos']} demonstrations"] if flags["demos"] else []
     human += ["corrections"] if flags["corrects"] else []
-    more = [flags["view"]] if flags["view"] != "takeover" else []
+    more = [flags["words"]] if flags.get("words") else []
+    more += [flags["view"]] if flags["view"] != "takeover" else []
     more += [f"learner killed {flags['kills']} times"] if flags["kills"] > 1 else []
     return ", ".join([" and ".join(human) or "no human", *more])

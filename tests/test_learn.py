@@ -15,6 +15,7 @@ from benchmarks import practised
 from rl.bridge import wire
 from rl.bridge.learn import certs
 from rl.bridge.learn.actord import ACCOUNT
+from rl.bridge.learn.segments import numbered
 from tests.lives import explorer_at, reach
 
 PATIENCE = 120.0  # s
@@ -75,7 +76,7 @@ def test_a_robot_is_held_where_there_is_no_room_and_goes_on_where_there_is(tmp_p
         time.sleep(1.0)
         assert account()["steps"] == steps  # it does nothing that would be lost
         assert "held " in logs[1].read_text()
-        assert sum(x.stat().st_size for x in (robot / "journal").iterdir()) <= QUOTA
+        assert sum(x.stat().st_size for x in numbered(robot / "journal")) <= QUOTA
         with program(
             logs[2], "rl.bridge.learn.intaked", "--folder", tmp_path / "ledger", "--weights",
             tmp_path / "weights", "--keys", keys, "--listen", f"tcp://{listen}", "--spec",
