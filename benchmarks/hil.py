@@ -45,7 +45,7 @@ class Args:
     demos: int = 20  # episodes that the human does all by itself, to begin with
     corrects: bool = True  # later as well
     view: Kind = "takeover"  # what its acts tell
-    words: str = ""  # more for experiments.hil: "--base RUN --agent expo"
+    words: str = ""  # more for experiments.hil, as in --words="--base RUN --agent expo"
     network: Literal["none", "wired", "wifi", "bad"] = "wifi"
     pace: Literal["real", "lockstep"] = "real"  # the robot does not wait, or does
     kills: int = 1  # of the learner, evenly over the time
