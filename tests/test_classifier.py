@@ -26,7 +26,6 @@ from rl.record import Record
 from tests.lives import AGENT, BRIDGE, GOAL, reach, readings, remembered
 
 NAME = "panda-reach"
-FEW: Any = {"steps": 1_500}
 
 
 def episode(number: int, offs: np.ndarray, **last: Any) -> list[Step | End]:
@@ -76,7 +75,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     episodes = [episode(i, walked(rng, True), **says[i % 2]) for i in range(1, 41)]
     episodes += [episode(i, walked(rng, False)) for i in range(41, 61)]
     run = ran(folder, [episodes[i] for i in rng.permutation(60)])
-    classifier.main(Args(run, last=3, out=folder / "classifier", **FEW))
+    classifier.main(Args(run, last=3, out=folder / "classifier", steps=1_500))
     return folder / "classifier"
 
 
@@ -134,7 +133,7 @@ def test_of_labels_that_mean_nothing_it_learns_nothing(
     offs = rng.normal(size=(40, 12, 3)) * 0.2
     episodes = [episode(i, off, done=float(i % 2)) for i, off in enumerate(offs, 1)]
     run = ran(folder, episodes)
-    classifier.main(Args(run, last=1, out=folder / "classifier", **FEW))
+    classifier.main(Args(run, last=1, out=folder / "classifier", steps=500))
     told = runs.read_manifest(folder / "classifier")
     chance = 20 / (40 * 12)
     assert told["step_precision"] < chance + 0.1

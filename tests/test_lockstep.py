@@ -18,7 +18,7 @@ def test_in_lock_step_a_pause_of_either_changes_nothing(tmp_path: Path) -> None:
     found = []
     for who in ("", "sim", "policyd", "robotd"):
         address, log = wire.free_address(), tmp_path / f"log-{who}.npz"
-        sim = bridge("sim", PATH, "--address", address, "--seconds", 15, "--log", log)
+        sim = bridge("sim", PATH, "--address", address, "--seconds", 6, "--log", log)
         run = bridge("run", PATH, "--robot", address, "--command", "0.5", "0", "0", *NUMPY)
         if who:
             assert "running" in run.stdout.readline()
