@@ -12,7 +12,7 @@ import numpy as np
 
 from envs.simulation import Simulation
 from experiments import deploy
-from rl import export, rollout
+from rl import export, norm, rollout
 from rl.artefact import Artefact
 from rl.bridge.learn import newer, weights
 from rl.policy import Policy
@@ -161,4 +161,7 @@ def leaves(params: Params) -> list[np.ndarray]:
 def publish(params: Params, folder: Path) -> None:
     """Have robots act by these parameters, whose folder of weights is there."""
     before = weights.newest(folder, 0)
-    weights.publish(folder, 1 + (before.version if before else 0), newer.pack(leaves(params)))
+    found = jax.tree.leaves(params, is_leaf=lambda x: isinstance(x, norm.Stats))
+    moments = [isinstance(x, norm.Stats) for x in found for _ in jax.tree.leaves(x)]
+    told = newer.Leaves(leaves(params), np.flatnonzero(moments).tolist())
+    weights.publish(folder, 1 + (before.version if before else 0), newer.pack(told))

@@ -164,6 +164,72 @@ def test_a_humans_words_are_passed_on(tmp_path: Path) -> None:
     assert not robot.conductor.silent(2)
 
 
+@pytest.mark.parametrize("said", conductor.ENDS)
+@pytest.mark.parametrize("sim", [False, True])
+def test_after_a_human_had_it_rest_nobody_else_has_it_go_on(
+    tmp_path: Path, said: str, sim: bool
+) -> None:
+    human = Human()
+    robot = Practised(tmp_path, Practice(seconds=1.0), human, sim=sim)
+    robot.live(20)
+    human.says = Word(said)
+    robot.live()
+    human.says = Word()
+    robot.live(100)
+    if said == states.STOP:
+        human.says = Word(states.CLEAR)
+        robot.live()
+        human.says = Word()
+        robot.live(100)
+    rests, begun = robot.state, robot.begun
+    assert rests in (states.PASSIVE, states.HOLD)
+    for event in (states.STAND, states.ARM):
+        human.says = Word(event)
+        robot.live()
+    human.says = Word()
+    robot.live(100)
+    assert robot.begun > begun + 1  # one episode after another
+
+
+def test_what_keeps_it_from_its_learner_is_said_once_where_it_lasts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    robot = Practised(tmp_path, Practice(), sim=True)
+    now = 0.0
+    monkeypatch.setattr(conductor.time, "monotonic", lambda: now)
+
+    def told(trouble: str, seconds: float) -> str:
+        nonlocal now
+        for _ in range(round(seconds / DT)):
+            now += DT
+            robot.account(**GOOD | {"trouble": trouble})
+            robot._tick()
+        return capsys.readouterr().out
+
+    assert told("Nobody answers.", 2.0) == ""  # as when it begins
+    assert told("", 9.0) == ""
+    assert told("Another process is this actor.", 9.0) == (
+        "learner  Another process is this actor.\n"
+    )
+    assert told("Nobody answers.", 9.0) == "learner  Nobody answers.\n"
+    assert robot.state == states.ARMED
+
+
+def test_it_is_held_where_who_keeps_its_steps_has_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    robot, ended = Practised(tmp_path, Practice(), sim=True), False
+    robot.conductor.keeps = lambda: not ended
+    robot.live(5)
+    assert robot.state == states.ARMED
+    ended = True
+    robot.live(5)
+    assert robot.state == states.HOLD
+    assert capsys.readouterr().out == (
+        "held     who keeps its steps has ended: end this, and say the same again\n"
+    )
+
+
 TROUBLES = {
     "silent": ({"at": -1e6}, "who keeps its steps is silent"),
     "full": ({"full": "there is no room"}, "there is no room"),

@@ -115,7 +115,9 @@ def test_two_robots_are_learned_from_and_a_killed_learner_goes_on_with_all(tmp_p
     assert practised.kept(out) == {"records": records, "lost": 0, "duplicated": 0}
     newest = weights.newest(out / "weights", 0)
     assert newest
-    assert newer.unpack(newest.blob)
+    told = newer.unpack(newest.blob)
+    assert told
+    assert told.seen  # the agent's statistics
     env, judged, params = play.load(out)
     assert play.judge(env, judged, params, 2).shape == (2,)
 

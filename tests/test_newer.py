@@ -1,7 +1,7 @@
 """Newer weights are looked at before a policy has them: bad ones are refused, the old ones kept."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 
 from rl.artefact import Deployed
 from rl.bridge.learn import newer, weights
-from rl.bridge.learn.newer import Newer
+from rl.bridge.learn.newer import Leaves, Newer
 from tests.guided import SIZE, spec
 
 SIZES = (4, 8), (8,), (8, SIZE)
@@ -40,8 +40,10 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Newer:
     return found
 
 
-def publish(made: Newer, version: int, what: list[np.ndarray] | bytes) -> None:
-    blob = what if isinstance(what, bytes) else newer.pack(what)
+def publish(
+    made: Newer, version: int, what: list[np.ndarray] | bytes, seen: Collection[int] = ()
+) -> None:
+    blob = what if isinstance(what, bytes) else newer.pack(Leaves(what, seen))
     weights.publish(made.folder, version, blob)
     made.look()
 
@@ -109,6 +111,33 @@ def test_ones_that_would_do_something_else_altogether_are_refused(made: Newer) -
     assert "actions would be others" in refused(made)[0]["why"]
 
 
+def test_moments_of_what_was_seen_have_units_of_their_own(made: Newer) -> None:
+    grown = leaves(0.3)
+    grown[1] = np.full(8, 1e4, np.float32)
+    publish(made, 2, grown)
+    assert "one grew to 1e+04, and may to 10" in refused(made)[0]["why"]
+    made.recent.clear()  # what they do is looked at as that of others
+    publish(made, 3, grown, seen=[1])
+    assert made.version == 3
+    grown = [*grown[:1], np.full(8, np.nan, np.float32), grown[2]]
+    publish(made, 4, grown, seen=[1])
+    assert (made.version, refused(made)[-1]["why"]) == (3, "some are no numbers")
+
+
+def test_what_is_refused_again_and_again_is_said_now_and_then(
+    made: Newer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version in range(1, 6):
+        publish(made, version, leaves(30.0))
+    said = capsys.readouterr()
+    assert said.out == ""  # of which launch reads a line, and no more
+    assert [line.split(":")[0] for line in said.err.splitlines()] == ["refused  weights 1"]
+    assert len(refused(made)) == 5
+    monkeypatch.setattr(newer, "SAID_S", 0.0)
+    publish(made, 6, leaves(30.0))
+    assert "refused  weights 6: one grew" in capsys.readouterr().err
+
+
 def test_older_ones_are_not_looked_at(made: Newer) -> None:
     publish(made, 7, good := leaves(0.32))
     for path in made.folder.glob("*.weights"):
@@ -119,7 +148,7 @@ def test_older_ones_are_not_looked_at(made: Newer) -> None:
 
 
 def test_damaged_ones_are_not_there(made: Newer) -> None:
-    weights.publish(made.folder, 4, newer.pack(leaves(0.32)))
+    weights.publish(made.folder, 4, newer.pack(Leaves(leaves(0.32))))
     path = next(made.folder.glob("*.weights"))
     content = bytearray(path.read_bytes())
     content[-3] ^= 1

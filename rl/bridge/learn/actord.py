@@ -5,6 +5,7 @@ python -m rl.bridge.learn.actord ARTEFACT --learner tcp://HOST:9890 --keys FOLDE
 """
 
 import json
+import os
 import signal
 import sys
 import time
@@ -88,7 +89,8 @@ class Actor:
         """How it is."""
         uplink, refused = self.uplink, self.folder / "weights" / weights.REFUSED
         return {
-            "steps": self.steps, "pending": uplink.pending, "acked": uplink.acked,
+            "pid": os.getpid(), "steps": self.steps,
+            "pending": uplink.pending, "acked": uplink.acked,
             "learner_up": uplink.up, "learner_silent_s": min(uplink.heard_s, 1e9),
             "trouble": uplink.trouble, "full": self.full, "weights": self.version,
             "refused": len(refused.read_text().splitlines()) if refused.exists() else 0,

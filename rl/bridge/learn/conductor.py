@@ -7,6 +7,7 @@ robot back to where the next begins, and holds it where learning has stopped.
 import contextlib
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,8 +26,10 @@ DONE = 0.5  # how sure a policy's program must be that what is to be done is don
 REACTS_S = 0.3  # s into an episode in which a human still speaks of the one before
 SILENT_S = 2.0  # of who keeps its steps, after which it is held
 LOOKS_S = 0.2  # between two looks at its account
+TROUBLED_S = 3.0  # s of a learner's refusal, or its absence, after which that is said
 LEADS = {states.PASSIVE: states.STAND, states.HOLD: states.STAND, states.READY: states.ARM}
-ENDS = states.STOP, states.RELAX, states.WAIT  # a human's words that end an episode
+# A human's words that end an episode; nothing but a human's leads on from there.
+ENDS = states.STOP, states.RELAX, states.WAIT
 
 
 @dataclass(frozen=True)
@@ -66,11 +69,12 @@ class Count(NamedTuple):
 
 class Conductor:
     def __init__(
-        self, spec: Spec, practice: Practice, folder: Path, human: Driver | None = None
-    ) -> None:
-        """`folder` is where who keeps its steps says how that goes."""
+        self, spec: Spec, practice: Practice, folder: Path, human: Driver | None = None,
+        keeps: Callable[[], bool] = lambda: True,
+    ) -> None:  # fmt: skip
+        """`folder` is where who keeps its steps says how that goes; whether it `keeps` on."""
         practice.check()
-        self.practice, self.folder, self.human = practice, folder, human
+        self.practice, self.folder, self.human, self.keeps = practice, folder, human, keeps
         self.commands = lines(practice.checkpoints, len(spec.command), "numbers of the command")
         self.retreat = lines(practice.retreat, len(spec.action), "numbers of an action")
         self.count, self.begun, self.since, self.tick = Count(), 0, 0.0, -1
@@ -78,13 +82,16 @@ class Conductor:
         self.done = False  # and a human said that what was to be done is
         self.tried, self.failed = -np.inf, 0
         self.shows = False  # a human was given it, to show how
+        self.rests = False  # a human had it rest
         self.looked, self.account, self.said = -np.inf, dict[str, Any](), ""
+        self.heard, self.since_heard = "", np.inf  # of why no learner is there, and since when
 
     def silent(self, seconds: float) -> bool:
         return bool(self.human and self.human.silent(seconds))
 
     def word(self, status: Status) -> Word:
         said = self.human.word(status) if self.human else Word()
+        self.rests = said.event in ENDS or (self.rests and said.event != states.ARM)
         if said.leaves or said.why or said.event in ENDS:
             return said
         if len(self.commands):
@@ -97,6 +104,8 @@ class Conductor:
             return Word(leaves=True)
         if status.state in states.MOVING:
             return self._moving(status, said)
+        if self.rests:
+            return said
         if status.episodes:
             return said._replace(over=status.begun)  # the next begins armed
         return said if said.event else said._replace(event=self._going(status))
@@ -116,11 +125,22 @@ class Conductor:
             # It may not be there yet, or no more: what was said last grows old.
             with contextlib.suppress(OSError, ValueError):
                 self.account = json.loads((self.folder / ACCOUNT).read_text())
+            self._hear(self.account.get("trouble", ""), now)
+        if not self.keeps():
+            return "who keeps its steps has ended: end this, and say the same again"
         if now - self.account.get("at", -np.inf) > SILENT_S:
             return "who keeps its steps is silent"
         if self.account["learner_silent_s"] > self.practice.stale_s:
             return "the learner is silent"
         return self.account["full"]
+
+    def _hear(self, trouble: str, now: float) -> None:
+        """Say once what keeps it from its learner, where that lasts: it practises on meanwhile."""
+        if trouble != self.heard:
+            self.heard, self.since_heard = trouble, now
+        if trouble and now - self.since_heard > TROUBLED_S:
+            self.since_heard = np.inf
+            print(f"learner  {trouble}", flush=True)
 
     def _follow(self, status: Status, said: Word) -> None:
         """Count what has begun, and what is over."""

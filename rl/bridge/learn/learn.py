@@ -1,5 +1,6 @@
 """A robot that learns: its bridge, its policy, who keeps its steps, and who has it practise."""
 
+import json
 import os
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from rl.bridge.limits import Limits
 from rl.bridge.source import By, Driver
 
 ENDS_S = 10.0  # s for who keeps the steps to send what is left
+LEAST = 10_000  # bytes of a quota
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,10 @@ def learn(args: Learn, own: Driver | None = None) -> int:
             "--practice.demos has a human act, and none is at hand: say --keys, --gamepad or "
             "--spacemouse."
         )
+    if args.quota < LEAST:
+        raise ValueError(f"--quota is {args.quota}; it takes {LEAST:,} bytes at least.")
     folder = args.folder or Path("runs/robots") / args.name
     steps = wire.free_address()
-    (folder / ACCOUNT).unlink(missing_ok=True)  # of the last time
     human = args.by.source(spec, False) if args.by.said else nullcontext(own)
     actor = subprocess.Popen(
         launch.program(
@@ -67,12 +70,13 @@ def learn(args: Learn, own: Driver | None = None) -> int:
         ),
         start_new_session=True,
     )  # fmt: skip
-    while not (folder / ACCOUNT).exists():
+    while told_by(folder / ACCOUNT) != actor.pid:
         if actor.poll() is not None:
             raise SystemExit(actor.returncode)  # it has said why
         time.sleep(0.05)
     with human as words:
-        conductor = Conductor(spec, args.practice, folder, words)
+        keeps = lambda: actor.poll() is None  # noqa: E731
+        conductor = Conductor(spec, args.practice, folder, words, keeps)
         run = Run(
             args.artefact, args.robot, args.sensors, limits=args.limits, log=args.log,
             page=args.page, steps=steps, weights=folder / "weights",
@@ -86,3 +90,11 @@ def learn(args: Learn, own: Driver | None = None) -> int:
                 actor.wait(ENDS_S)
             except subprocess.TimeoutExpired:
                 actor.kill()
+
+
+def told_by(account: Path) -> int:
+    """The process that has written it; 0: none, or half of it is there."""
+    try:
+        return json.loads(account.read_text())["pid"]
+    except (OSError, ValueError, KeyError):
+        return 0

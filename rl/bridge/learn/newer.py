@@ -2,11 +2,12 @@
 
 import contextlib
 import json
+import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from safetensors.numpy import load, save
@@ -19,6 +20,15 @@ GROWN = 10.0  # times the largest number of a leaf that its next may be ...
 LEAST = 1.0  # ... or this
 MOVED = 1.0  # of actions, whose range is 2: the mean that what was just asked may be answered anew
 RECENT = 16  # steps that new weights are tried on
+SEEN = " seen"  # in the name of a leaf
+SAID_S = 10.0  # between two lines of what was refused
+
+
+class Leaves(NamedTuple):
+    """Weights, in order."""
+
+    all: list[np.ndarray]
+    seen: Collection[int] = ()  # those that are moments of what was seen, in units of its own
 
 
 class Newer:
@@ -29,6 +39,7 @@ class Newer:
         self.version, self.looked = 0, -np.inf  # 0: the artefact's own
         self.recent: deque[Any] = deque(maxlen=RECENT)  # what it was asked, carry and all
         self.refused = 0  # the newest that were
+        self.said = -np.inf  # when that was, last
 
     def look(self) -> None:
         """Take the newest there are, if they are good; it is to be called between steps."""
@@ -43,21 +54,23 @@ class Newer:
             self.refused = found.version
             with contextlib.suppress(OSError), (self.folder / weights.REFUSED).open("a") as file:
                 file.write(json.dumps({"version": found.version, "why": why}) + "\n")
-            print(f"refused  weights {found.version}: {why}", flush=True)
+            if now - self.said > SAID_S:
+                self.said = now
+                print(f"refused  weights {found.version}: {why}", file=sys.stderr, flush=True)
             return
-        self.policy.params, self.version = leaves, found.version
+        self.policy.params, self.version = leaves.all, found.version
 
-    def trouble(self, leaves: list[np.ndarray]) -> str:
+    def trouble(self, found: Leaves) -> str:
         """Why weights are not to be had; "" of good ones."""
-        old = [np.asarray(x) for x in self.policy.params]
+        leaves, old = found.all, [np.asarray(x) for x in self.policy.params]
         if [(x.shape, x.dtype) for x in leaves] != [(x.shape, x.dtype) for x in old]:
             return "they are of another network"
         if not all(np.isfinite(x).all() for x in leaves):
             return "some are no numbers"
-        for new, was in zip(leaves, old, strict=True):
+        for i, (new, was) in enumerate(zip(leaves, old, strict=True)):
             largest = float(np.abs(new).max(initial=0.0))
             most = GROWN * max(float(np.abs(was).max(initial=0.0)), LEAST)
-            if new.ndim and largest > most:
+            if new.ndim and largest > most and i not in found.seen:
                 return f"one grew to {largest:.3g}, and may to {most:.3g}"
         motors, count = len(self.policy.spec.actuators), len(self.policy.spec.action)
         moved = []
@@ -72,15 +85,17 @@ class Newer:
         return ""
 
 
-def unpack(content: bytes) -> list[np.ndarray] | None:
-    """The leaves in a file, in order; None of what is none."""
+def unpack(content: bytes) -> Leaves | None:
+    """The leaves in a file; None of what is none."""
     try:
         found = load(content)
-        return [found[str(i)] for i in range(len(found))]
+        seen = {i for i in range(len(found)) if f"{i}{SEEN}" in found}
+        return Leaves([found[f"{i}{SEEN * (i in seen)}"] for i in range(len(found))], seen)
     except Exception:  # whatever a damaged file makes of itself
         return None
 
 
-def pack(leaves: Sequence[np.ndarray]) -> bytes:
+def pack(leaves: Leaves) -> bytes:
     """What `unpack` makes these leaves of."""
-    return save({str(i): np.asarray(x, order="C") for i, x in enumerate(leaves)})
+    named = {f"{i}{SEEN * (i in leaves.seen)}": x for i, x in enumerate(leaves.all)}
+    return save({name: np.asarray(x, order="C") for name, x in named.items()})
