@@ -1,11 +1,12 @@
 """A robot that practises, in all its processes: held where there is no room for what it does."""
 
 import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from benchmarks import practised
 from rl.bridge import wire
 from rl.bridge.learn import certs
 from rl.bridge.learn.actord import ACCOUNT
+from rl.bridge.learn.journal import Journal
 from rl.bridge.learn.segments import numbered
 from tests.lives import explorer_at, reach
 
@@ -87,3 +89,32 @@ def test_a_robot_is_held_where_there_is_no_room_and_goes_on_where_there_is(tmp_p
     found = practised.kept(tmp_path)
     assert (found["lost"], found["duplicated"]) == (0, 0)
     assert found["records"] > steps
+
+
+def refused(folder: Path, *words: object) -> str:
+    """What is said of it; no robot is there, nor asked for."""
+    log = folder / "refused.log"
+    for name in ("learner", "robot"):
+        certs.make(folder / "keys", name)
+    explorer_at(folder / "explorer.zip")
+    with program(
+        log, "rl.bridge", "learn", folder / "explorer.zip", "--secrets", folder / "keys",
+        "--folder", folder / "robot", *words,
+    ) as process:  # fmt: skip
+        assert process.wait(PATIENCE) == 1
+    return log.read_text()
+
+
+def test_a_folder_that_another_process_writes_is_not_taken_for_its_own(tmp_path: Path) -> None:
+    robot = tmp_path / "robot"
+    with closing(Journal(robot / "journal", "robot")):
+        (robot / ACCOUNT).write_text(json.dumps({"at": time.monotonic(), "pid": os.getpid()}))
+        told = refused(tmp_path)
+    assert f"writes the journal {robot / 'journal'} already: end it." in told
+    assert "Traceback" not in told
+    assert "running" not in told  # no policy, and so no robot
+
+
+def test_a_quota_that_holds_nothing_is_refused(tmp_path: Path) -> None:
+    assert "--quota is 5; it takes 10,000 bytes at least." in refused(tmp_path, "--quota", 5)
+    assert not (tmp_path / "robot").exists()
