@@ -17,11 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import jax
 import numpy as np
 import tyro
 
-import envs
 from benchmarks import practised, rows
 from benchmarks.process import ROOT, Failed, guard
 from experiments import cli
@@ -32,7 +30,6 @@ from rl.bridge import wire
 from rl.bridge.learn.actord import ACCOUNT
 
 TASK, RATE = "panda-peg-insertion", 20.0  # steps of the policy a second
-STARTS = 4_000  # of episodes: more than there are
 BEGINS_S, ENDS_S = 180.0, 15.0  # s for a learner to begin, and for a process to end
 LOOKS_S = 0.05
 
@@ -90,11 +87,9 @@ class Cell:
     def practise(self) -> None:
         """The robot, and its human."""
         artefact, args = self.run / EXPLORER, self.args
-        qpos, qvel = starts(args.seed)
-        np.savez(self.folder / "starts.npz", qpos=qpos, qvel=qvel)
         self.start(
             "rl.bridge", "sim", artefact, f"--address={self.address}", f"--pace={args.pace}",
-            "--seconds=60", f"--network={args.network}", f"--starts={self.folder / 'starts.npz'}",
+            "--seconds=60", f"--network={args.network}", f"--starts={self.run / 'starts.npz'}",
             f"--seed={args.seed}", "--wait=120", f"--tied={os.getpid()}",
         )  # fmt: skip
         corrects = "--human.corrects" if args.corrects else "--human.no-corrects"
@@ -151,7 +146,7 @@ def main(args: Args) -> None:
 def lived(args: Args, cell: Cell) -> list[float]:
     """Until its learner has learned: s until each that was begun anew acknowledged something."""
     learner = cell.learner()
-    wait(cell, (cell.run / EXPLORER).exists, BEGINS_S)
+    wait(cell, (cell.run / "starts.npz").exists, BEGINS_S)
     cell.practise()
     print(f"watch    tail -f {cell.folder}/*.log", flush=True)
     total, took = 60 * RATE * args.minutes, list[float]()
@@ -186,14 +181,6 @@ def wait(cell: Cell, done: Any, seconds: float) -> None:
         if time.monotonic() > until:
             raise Failed(f"Nothing came of it within {seconds:g} s: see {cell.folder}.")
         time.sleep(LOOKS_S)
-
-
-def starts(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where episodes begin, as the task draws them: qpos [E, nq] and qvel [E, nv]."""
-    task = envs.make_task(TASK)
-    keys = jax.random.split(jax.random.key(seed), STARTS)
-    found = jax.jit(jax.vmap(lambda key: task.reset(key, task.context())))(keys)
-    return np.asarray(found.qpos), np.asarray(found.qvel)
 
 
 def flags(args: Args) -> dict[str, Any]:

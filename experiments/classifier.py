@@ -91,8 +91,12 @@ def main(args: Args) -> None:
         f"episodes {len(found)}, each judged by a network that has not seen it\n"
         f"calls    {worth.precision:.0%} of them right, of {worth.recall:.0%} of what was done, "
         f"{worth.early:.1f} steps before its end\nsteps    precision {worth.step_precision:.0%}, "
-        f"recall {worth.step_recall:.0%}\nsuccess  --success {log.out}",
+        f"recall {worth.step_recall:.0%}"
     )
+    if worth.recall:
+        print(f"success  --success {log.out}")
+    else:
+        print("success  none: it calls nothing done yet; practise on, and learn again")
 
 
 def check(args: Args) -> None:

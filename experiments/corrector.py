@@ -143,6 +143,7 @@ class Corrector:
 
 
 def main(args: Args) -> None:
+    launch.orderly()
     spec = artefact.read(launch.found(args.artefact)).spec
     task: Any = envs.make_task(spec.name)
     if not hasattr(task, "plan"):

@@ -20,6 +20,8 @@ from rl.residual import BASE
 from rl.spec import Channel
 from rl.types import Array, Key, Obs, Params, PyTree, Readings
 
+STARTS = 4_000  # of episodes: hours of them
+
 
 class Judge(Protocol):
     """Says of each step whether what is to be done is done, as it begins."""
@@ -151,6 +153,16 @@ class Explorer:
         rest = jnp.stack([jnp.arange(count) % 2, jnp.full(count, 7), jnp.arange(count)], 1)
         public = {n: x for n, x in told.items() if n not in env.task.spec.privileged}
         return public, jnp.concatenate([asked, human, rest], 1).astype(jnp.float32)
+
+
+def starts(env: Simulation, path: Path, seed: int) -> None:
+    """Write where a simulated robot's episodes begin, as the task draws them, for `rl.bridge sim`:
+    qpos [STARTS, nq] and qvel [STARTS, nv]."""
+    keys, context = jax.random.split(jax.random.key(seed), STARTS), env.task.context()
+    found = jax.jit(jax.vmap(lambda key: env.task.reset(key, context)))(keys)
+    part = path.with_suffix(".partial.npz")
+    np.savez(part, qpos=np.asarray(found.qpos), qvel=np.asarray(found.qvel))
+    part.replace(path)
 
 
 def leaves(params: Params) -> list[np.ndarray]:

@@ -10,6 +10,8 @@ kept, whatever is killed; --resume goes on.
 """
 
 import math
+import os
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -26,10 +28,12 @@ from agents.sac import SAC
 from envs.simulation import Simulation
 from experiments import base, cli, deploy, host, offline, play
 from experiments import judge as judges
-from experiments.explorer import Explorer, Judge, leaves, publish
+from experiments.explorer import Explorer, Judge, leaves, publish, starts
 from experiments.lived import VIEWS, Kind, Told
 from experiments.taken import EXPLORER, Intake, Seen, Store, of_run, taken_in
 from rl import artefact, buffer, health
+from rl.bridge import wire
+from rl.bridge.learn import certs
 from rl.record import Record
 from rl.saver import Saver, Stop
 from rl.types import Array, Key, Metrics, PyTree, Transition
@@ -136,6 +140,7 @@ def learn(args: Args, env: Simulation, judge: Judge, fresh: Callable[[], Run], l
         params = agent.deploy(fresh().learner)
         made = Explorer(env, policy, judge, args.env_name, params).artefact(params)
         made.write(log.out / EXPLORER)
+        starts(env, log.out / "starts.npz", args.seed)
     spec = artefact.read(log.out / EXPLORER).spec
     # Before anything that takes time: what robots did while nobody learned is to be kept soon.
     come = taken_in(log.out, spec, args.listen, args.robots, args.secrets)
@@ -231,6 +236,12 @@ def alone(tree: PyTree) -> PyTree:
 
 def check(args: Args) -> None:
     """Refuse what makes no sense, before anything is made."""
+    for name in ("most_updates", "publish_s", "save_s", "reward_scale"):
+        if not 0 <= (value := getattr(args, name)) < math.inf:
+            raise ValueError(f"--{name.replace('_', '-')} is {value}; it needs at least 0.")
+    if not math.isfinite(args.reward_shift):
+        raise ValueError(f"--reward-shift is {args.reward_shift}; it takes a number.")
+    check_robots(args)
     cli.at_least(1, args, "steps", "updates", "batch_size", "n_step", "eval_episodes")
     cli.at_least(window(args), args, "learning_starts")
     cli.at_least(args.learning_starts, args, "buffer_size")
@@ -243,6 +254,24 @@ def check(args: Args) -> None:
         raise ValueError(f"--mix is {args.mix}; it takes a share above 0 and below 1.")
     if args.demos and not (args.demos / "ledger").is_dir():
         raise ValueError(f"--demos {args.demos} is no run of experiments.hil: it has no ledger.")
+
+
+def check_robots(args: Args) -> None:
+    """Refuse robots that could not come."""
+    names, every = args.robots, {*args.robots, certs.LEARNER}
+    if not names or len(every) <= len(names) or not all(map(certs.NAME.fullmatch, names)):
+        raise ValueError(
+            f"--robots is {' '.join(names) or 'empty'}; it takes the name of each robot that may "
+            f"come, once: of a-z, 0-9, _, . and -, and not {certs.LEARNER}."
+        )
+    try:
+        if not args.resume:
+            socket.create_server(wire.address(args.listen)).close()
+    except OSError as error:
+        why = os.strerror(error.errno or 0).lower()
+        raise ValueError(f"--listen {args.listen}: {why}; name another HOST:PORT.") from error
+    if args.secrets:
+        certs.read_secret(args.secrets / f"{certs.LEARNER}.secret")
 
 
 if __name__ == "__main__":

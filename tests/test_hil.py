@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -10,10 +11,11 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks import practised
-from experiments import play
+from experiments import explorer, hil, play
 from experiments.lived import Pieces
 from rl import artefact, runs
 from rl.bridge import wire
@@ -118,6 +120,9 @@ def test_two_robots_are_learned_from_and_a_killed_learner_goes_on_with_all(tmp_p
     told = newer.unpack(newest.blob)
     assert told
     assert told.seen  # the agent's statistics
+    begin = np.load(out / "starts.npz")
+    assert begin["qpos"].shape == begin["qvel"].shape == (explorer.STARTS, 9)
+    assert np.isfinite(begin["qpos"]).all()
     env, judged, params = play.load(out)
     assert play.judge(env, judged, params, 2).shape == (2,)
 
@@ -130,6 +135,7 @@ def test_two_robots_are_learned_from_and_a_killed_learner_goes_on_with_all(tmp_p
         (["--learning-starts", "1"], "--learning-starts is 1; it needs at least 3"),
         (["--agent", "ppo"], "PPO cannot learn from data"),
         (["--seeds", "2"], "--seeds is 2"),
+        (["--robots", "arm", "arm"], "--robots is arm arm; it takes the name of each robot"),
     ],
 )
 def test_what_makes_no_sense_is_refused(tmp_path: Path, words: list[str], why: str) -> None:
@@ -139,3 +145,30 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, words: list[str], why: s
         assert why in told
         assert "Traceback" not in told
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        ({"robots": ()}, "--robots is empty"),
+        ({"robots": ("learner",)}, "--robots is learner"),
+        ({"robots": ("a/b",)}, "--robots is a/b"),
+        ({"publish_s": float("nan")}, "--publish-s is nan; it needs at least 0"),
+        ({"most_updates": -1.0}, "--most-updates is -1"),
+        ({"reward_shift": float("inf")}, "--reward-shift is inf"),
+        ({"secrets": Path("nowhere")}, "There is no key nowhere"),
+        ({"listen": "here"}, "'here' is no address"),
+    ],
+)
+def test_flags_that_make_no_sense_are_refused_before_anything_is_made(
+    flags: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(ValueError, match=why):
+        hil.check(hil.Args(**{"listen": wire.free_address()} | flags))
+
+
+def test_a_port_that_is_taken_is_refused_before_anything_is_made() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ValueError, match=f"--listen {listen}: address already in use; name"):
+            hil.check(hil.Args(listen=listen))

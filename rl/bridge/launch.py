@@ -63,6 +63,13 @@ class Run:
     weights: tyro.conf.Suppress[Path | None] = None  # where its newer weights come
 
 
+def orderly() -> None:
+    """Have this program end in order when it is told to, or its terminal is closed."""
+    for sent in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(sent) != signal.SIG_IGN:  # as under nohup
+            signal.signal(sent, lambda number, _: sys.exit(128 + number))
+
+
 def run(args: Run, own: Driver | None = None, hung: bool = False) -> int:
     """Drive a robot until somebody has had enough: the status to exit with.
 

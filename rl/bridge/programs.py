@@ -1,6 +1,5 @@
 """Which of the bridge's programs a command line asks for."""
 
-import signal
 import sys
 
 import tyro
@@ -9,7 +8,7 @@ from rl.bridge.doctor import Doctor, doctor
 from rl.bridge.export import Export, export
 from rl.bridge.identify.excite import Excite, excite
 from rl.bridge.identify.identify import Identify, identify
-from rl.bridge.launch import Run, run
+from rl.bridge.launch import Run, orderly, run
 from rl.bridge.learn.certs import Keys, keys
 from rl.bridge.learn.learn import Learn, learn
 from rl.bridge.log.convert import Convert, convert
@@ -28,9 +27,7 @@ Args = (
 
 def main() -> None:
     args = tyro.cli(Args, prog="python -m rl.bridge")
-    for sent in (signal.SIGTERM, signal.SIGHUP):  # the latter of a terminal that was closed
-        if signal.getsignal(sent) != signal.SIG_IGN:  # as under nohup
-            signal.signal(sent, lambda number, _: sys.exit(128 + number))
+    orderly()
     match args:
         case Run():
             sys.exit(run(args))
