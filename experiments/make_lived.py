@@ -29,7 +29,7 @@ class Args:
     of: Path = Path("runs/hil")  # a run of experiments.hil
     env: Any = field(default_factory=lambda: envs.make_task("panda-peg-insertion"))  # --env NAME
     env_name: tyro.conf.Suppress[str] = "panda-peg-insertion"
-    view: Kind = "hil-serl"  # what a human's acts tell
+    view: Kind = "takeover"  # what a human's acts tell
     out: Path = Path("data/lived.npz")
 
 

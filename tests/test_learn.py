@@ -92,13 +92,13 @@ def test_a_robot_is_held_where_there_is_no_room_and_goes_on_where_there_is(tmp_p
 
 
 def refused(folder: Path, *words: object) -> str:
-    """What is said of it; no robot is there, nor asked for."""
+    """What is said of it, with the policy in a folder as of a run; no robot is there."""
     log = folder / "refused.log"
     for name in ("learner", "robot"):
         certs.make(folder / "keys", name)
     explorer_at(folder / "explorer.zip")
     with program(
-        log, "rl.bridge", "learn", folder / "explorer.zip", "--secrets", folder / "keys",
+        log, "rl.bridge", "learn", folder, "--secrets", folder / "keys",
         "--folder", folder / "robot", *words,
     ) as process:  # fmt: skip
         assert process.wait(PATIENCE) == 1

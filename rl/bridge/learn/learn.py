@@ -28,7 +28,7 @@ LEAST = 10_000  # bytes of a quota
 class Learn:
     """Practise, and send what is done to a learner: experiments.hil, on this machine or another."""
 
-    artefact: tyro.conf.Positional[Path]  # of a policy that learns: explorer.zip of its run
+    artefact: tyro.conf.Positional[Path]  # of a policy that learns: its run, or explorer.zip of it
     learner: str = "127.0.0.1:9890"  # host:port
     secrets: Path = Path("keys")  # a folder with NAME.secret and learner.public
     name: str = "robot"  # of this robot, among those that the learner knows
@@ -45,11 +45,13 @@ class Learn:
 
 def learn(args: Learn, own: Driver | None = None) -> int:
     """Practise, with a human of its `own`, until somebody has had enough: the exit status."""
-    spec = artefact.read(launch.found(args.artefact)).spec
+    inside = args.artefact / "explorer.zip"
+    path = inside if inside.is_file() else launch.found(args.artefact)
+    spec = artefact.read(path).spec
     if not spec.action:
         raise ValueError(
-            f"{args.artefact} does not learn: name the explorer.zip that python -m experiments.hil "
-            "has written."
+            f"{args.artefact} does not learn: name a run of python -m experiments.hil, or its "
+            "explorer.zip."
         )
     if args.practice.demos and not (own or args.by.acts):
         raise ValueError(
@@ -63,7 +65,7 @@ def learn(args: Learn, own: Driver | None = None) -> int:
     human = args.by.source(spec, False) if args.by.said else nullcontext(own)
     actor = subprocess.Popen(
         launch.program(
-            "learn.actord", args.artefact, f"--learner=tcp://{args.learner}",
+            "learn.actord", path, f"--learner=tcp://{args.learner}",
             f"--keys={args.secrets}", f"--folder={folder}", f"--name={args.name}",
             f"--steps={steps}",
             f"--quota={args.quota}", f"--tied={os.getpid()}",
@@ -78,7 +80,7 @@ def learn(args: Learn, own: Driver | None = None) -> int:
         keeps = lambda: actor.poll() is None  # noqa: E731
         conductor = Conductor(spec, args.practice, folder, words, keeps)
         run = Run(
-            args.artefact, args.robot, args.sensors, limits=args.limits, log=args.log,
+            path, args.robot, args.sensors, limits=args.limits, log=args.log,
             page=args.page, steps=steps, weights=folder / "weights",
         )  # fmt: skip
         try:
