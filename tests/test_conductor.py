@@ -18,7 +18,7 @@ from rl.bridge.messages import Own, Status
 from rl.bridge.pilot import Word
 from tests.guided import SIZE, spec
 
-GOOD = {"learner_silent_s": 0.1, "full": ""}
+GOOD = {"learner_silent_s": 0.1, "full": "", "trouble": "", "turned_away": ""}
 DT = 0.05
 
 
@@ -208,9 +208,7 @@ def test_what_keeps_it_from_its_learner_is_said_once_where_it_lasts(
 
     assert told("Nobody answers.", 2.0) == ""  # as when it begins
     assert told("", 9.0) == ""
-    assert told("Another process is this actor.", 9.0) == (
-        "learner  Another process is this actor.\n"
-    )
+    assert told("It does not know the key.", 9.0) == "learner  It does not know the key.\n"
     assert told("Nobody answers.", 9.0) == "learner  Nobody answers.\n"
     assert robot.state == states.ARMED
 
@@ -233,6 +231,7 @@ def test_it_is_held_where_who_keeps_its_steps_has_ended(
 TROUBLES = {
     "silent": ({"at": -1e6}, "who keeps its steps is silent"),
     "full": ({"full": "there is no room"}, "there is no room"),
+    "refused": ({"turned_away": "Another is it."}, "the learner refuses it: Another is it."),
     "stale": ({"learner_silent_s": 700.0}, "the learner is silent"),
 }
 

@@ -54,7 +54,8 @@ def practised(folder: Path, policy: artefact.Deployed, says: int) -> list[bytes]
     flight, spec, kept = flown(policy, 12, lambda i: False), policy.spec, list[bytes]()
     rig = Rig(ticks=1, episodes=True, spec=spec)
     steps = Steps(spec, lambda record: kept.append(LABEL.pack(BRIDGE, len(kept)) + record))
-    account = {"at": time.monotonic() + 1e6, "learner_silent_s": 0.0, "full": ""}
+    account = {"at": time.monotonic() + 1e6, "learner_silent_s": 0.0}
+    account |= dict.fromkeys(("trouble", "turned_away", "full"), "")
     (folder / ACCOUNT).write_text(json.dumps(account))
     conductor, link = Conductor(spec, Practice(), folder, Person(says)), Sent()
     pilot: Any = Pilot(spec, link)  # type: ignore[arg-type]

@@ -92,7 +92,8 @@ class Actor:
             "pid": os.getpid(), "steps": self.steps,
             "pending": uplink.pending, "acked": uplink.acked,
             "learner_up": uplink.up, "learner_silent_s": min(uplink.heard_s, 1e9),
-            "trouble": uplink.trouble, "full": self.full, "weights": self.version,
+            "trouble": uplink.trouble, "turned_away": uplink.refused, "full": self.full,
+            "weights": self.version,
             "refused": len(refused.read_text().splitlines()) if refused.exists() else 0,
         }  # fmt: skip
 

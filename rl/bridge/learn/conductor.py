@@ -125,11 +125,13 @@ class Conductor:
             # It may not be there yet, or no more: what was said last grows old.
             with contextlib.suppress(OSError, ValueError):
                 self.account = json.loads((self.folder / ACCOUNT).read_text())
-            self._hear(self.account.get("trouble", ""), now)
+            self._hear(self.account["trouble"], now)
         if not self.keeps():
             return "who keeps its steps has ended: end this, and say the same again"
         if now - self.account.get("at", -np.inf) > SILENT_S:
             return "who keeps its steps is silent"
+        if self.account["turned_away"]:
+            return f"the learner refuses it: {self.account['turned_away']}"
         if self.account["learner_silent_s"] > self.practice.stale_s:
             return "the learner is silent"
         return self.account["full"]
