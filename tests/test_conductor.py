@@ -187,6 +187,7 @@ def test_after_a_human_had_it_rest_nobody_else_has_it_go_on(
         human.says = Word(event)
         robot.live()
     human.says = Word()
+    assert [robot.live().event for _ in range(3)] == [""] * 3  # it is on its way
     robot.live(100)
     assert robot.begun > begun + 1  # one episode after another
 
@@ -231,7 +232,10 @@ def test_it_is_held_where_who_keeps_its_steps_has_ended(
 TROUBLES = {
     "silent": ({"at": -1e6}, "who keeps its steps is silent"),
     "full": ({"full": "there is no room"}, "there is no room"),
-    "refused": ({"turned_away": "Another is it."}, "the learner refuses it: Another is it."),
+    "refused": (
+        {"turned_away": "It spoke 0.1 s ago."},
+        "the learner refuses it: It spoke 0.1 s ago.",
+    ),
     "stale": ({"learner_silent_s": 700.0}, "the learner is silent"),
 }
 
@@ -248,6 +252,8 @@ def test_it_is_held_where_learning_has_stopped_and_goes_on_after(
     assert robot.told[-1].event == states.WAIT
     assert robot.state == states.HOLD
     robot._tick()
+    if name == "refused":
+        robot.account(**GOOD | {"turned_away": more["turned_away"].replace("0.1", "0.2")})
     robot._tick()
     assert robot.told[-1].event == ""
     assert capsys.readouterr().out == f"held     {why}\n"  # once

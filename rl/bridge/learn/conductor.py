@@ -6,6 +6,8 @@ robot back to where the next begins, and holds it where learning has stopped.
 
 import contextlib
 import json
+import re
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -108,14 +110,17 @@ class Conductor:
             return said
         if status.episodes:
             return said._replace(over=status.begun)  # the next begins armed
-        return said if said.event else said._replace(event=self._going(status))
+        if said.event:
+            self.tried = status.time  # it is on its way
+            return said
+        return said._replace(event=self._going(status))
 
     def _troubled(self) -> bool:
-        """Whether it is to be held; why is said once."""
+        """Whether it is to be held; why is said once, whatever numbers it has."""
         why, before = self._trouble(), self.said
-        self.said = why
-        if why and why != before:
-            print(f"held     {why}", flush=True)
+        self.said = re.sub(r"\d", "", why)
+        if why and self.said != before:
+            say(f"held     {why}")
         return bool(why)
 
     def _trouble(self) -> str:
@@ -142,7 +147,7 @@ class Conductor:
             self.heard, self.since_heard = trouble, now
         if trouble and now - self.since_heard > TROUBLED_S:
             self.since_heard = np.inf
-            print(f"learner  {trouble}", flush=True)
+            say(f"learner  {trouble}")
 
     def _follow(self, status: Status, said: Word) -> None:
         """Count what has begun, and what is over."""
@@ -201,6 +206,11 @@ class Conductor:
         self.tried = status.time
         self.failed += status.state == states.HOLD and status.why != Reason.ASKED
         return "" if self.failed > TRIES else LEADS.get(status.state, "")
+
+
+def say(text: str) -> None:
+    """Print a line, in the place of a status that a terminal shows."""
+    print(f"\r\x1b[K{text}" if sys.stdout.isatty() else text, flush=True)
 
 
 def lines(path: Path | None, size: int, what: str) -> np.ndarray:
