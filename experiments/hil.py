@@ -10,8 +10,6 @@ kept, whatever is killed; --resume goes on.
 """
 
 import math
-import os
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -30,10 +28,8 @@ from experiments import base, cli, deploy, host, offline, play
 from experiments import judge as judges
 from experiments.explorer import Explorer, Judge, leaves, publish, starts
 from experiments.lived import VIEWS, Kind, Told
-from experiments.taken import EXPLORER, Intake, Seen, Store, of_run, taken_in
+from experiments.taken import EXPLORER, Intake, Seen, Store, check_robots, of_run, taken_in
 from rl import artefact, buffer, health
-from rl.bridge import wire
-from rl.bridge.learn import certs
 from rl.record import Record
 from rl.saver import Saver, Stop
 from rl.types import Array, Key, Metrics, PyTree, Transition
@@ -147,7 +143,7 @@ def learn(args: Args, env: Simulation, judge: Judge, fresh: Callable[[], Run], l
     with Stop() as stop, come as process:
         run, saver = fresh(), Saver(log, args.save_s)
         if args.resume and (found := saver.restore(jax.eval_shape(together, run))):
-            run = alone(found)
+            run = jax.tree.map(lambda x: x[0], found)
         intake = Intake(view, env, spec, log.out / "ledger")
         store = Store(intake.robot, args.buffer_size, args.reward_scale, args.reward_shift)
         learning = jax.jit(partial(update, args), donate_argnums=0).lower(run, store.seen).compile()
@@ -230,18 +226,12 @@ def together(tree: PyTree) -> PyTree:
     return jax.tree.map(lambda x: x[None], tree)
 
 
-def alone(tree: PyTree) -> PyTree:
-    return jax.tree.map(lambda x: x[0], tree)
-
-
 def check(args: Args) -> None:
     """Refuse what makes no sense, before anything is made."""
-    for name in ("most_updates", "publish_s", "save_s", "reward_scale"):
-        if not 0 <= (value := getattr(args, name)) < math.inf:
-            raise ValueError(f"--{name.replace('_', '-')} is {value}; it needs at least 0.")
+    cli.at_least(0, args, "most_updates", "publish_s", "save_s", "reward_scale")
     if not math.isfinite(args.reward_shift):
         raise ValueError(f"--reward-shift is {args.reward_shift}; it takes a number.")
-    check_robots(args)
+    check_robots(args.robots, args.secrets, "" if args.resume else args.listen)
     cli.at_least(1, args, "steps", "updates", "batch_size", "n_step", "eval_episodes")
     cli.at_least(window(args), args, "learning_starts")
     cli.at_least(args.learning_starts, args, "buffer_size")
@@ -254,24 +244,6 @@ def check(args: Args) -> None:
         raise ValueError(f"--mix is {args.mix}; it takes a share above 0 and below 1.")
     if args.demos and not (args.demos / "ledger").is_dir():
         raise ValueError(f"--demos {args.demos} is no run of experiments.hil: it has no ledger.")
-
-
-def check_robots(args: Args) -> None:
-    """Refuse robots that could not come."""
-    names, every = args.robots, {*args.robots, certs.LEARNER}
-    if not names or len(every) <= len(names) or not all(map(certs.NAME.fullmatch, names)):
-        raise ValueError(
-            f"--robots is {' '.join(names) or 'empty'}; it takes the name of each robot that may "
-            f"come, once: of a-z, 0-9, _, . and -, and not {certs.LEARNER}."
-        )
-    try:
-        if not args.resume:
-            socket.create_server(wire.address(args.listen)).close()
-    except OSError as error:
-        why = os.strerror(error.errno or 0).lower()
-        raise ValueError(f"--listen {args.listen}: {why}; name another HOST:PORT.") from error
-    if args.secrets:
-        certs.read_secret(args.secrets / f"{certs.LEARNER}.secret")
 
 
 if __name__ == "__main__":

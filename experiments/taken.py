@@ -1,6 +1,7 @@
 """What robots did, as it comes to their learner: taken in, made transitions, put into replays."""
 
 import os
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -16,6 +17,7 @@ from envs.simulation import Simulation
 from experiments.base import action
 from experiments.lived import Lived, Piece, Pieces, Robot, Told, View
 from rl import artefact, buffer
+from rl.bridge import wire
 from rl.bridge.learn import certs
 from rl.bridge.learn.ledger import Tail
 from rl.buffer import Buffer
@@ -107,6 +109,24 @@ class Store:
             ring = self.put(ring, jax.tree.map(lambda x: x[at : at + size, None], rows))  # noqa: B023
             at += size
         return ring
+
+
+def check_robots(names: tuple[str, ...], keys: Path | None, listen: str) -> None:
+    """Refuse robots that could not come, to an address where nobody listens yet; "": any."""
+    every = {*names, certs.LEARNER}
+    if not names or len(every) <= len(names) or not all(map(certs.NAME.fullmatch, names)):
+        raise ValueError(
+            f"--robots is {' '.join(names) or 'empty'}; it takes the name of each robot that may "
+            f"come, once: of a-z, 0-9, _, . and -, and not {certs.LEARNER}."
+        )
+    try:
+        if listen:
+            socket.create_server(wire.address(listen)).close()
+    except OSError as error:
+        why = os.strerror(error.errno or 0).lower()
+        raise ValueError(f"--listen {listen}: {why}; name another HOST:PORT.") from error
+    if keys:
+        certs.read_secret(keys / f"{certs.LEARNER}.secret")
 
 
 @contextmanager

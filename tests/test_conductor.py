@@ -1,78 +1,17 @@
 """Who has a robot practise: one episode after another, a human at hand or not."""
 
-import json
-import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from rl.bridge import states
-from rl.bridge.checks import Reason
 from rl.bridge.learn import conductor
-from rl.bridge.learn.actord import ACCOUNT
 from rl.bridge.learn.conductor import Conductor, Practice
-from rl.bridge.messages import Own, Status
 from rl.bridge.pilot import Word
+from tests.conducted import Human, Practised
 from tests.guided import SIZE, spec
-
-GOOD = {"learner_silent_s": 0.1, "full": "", "trouble": "", "turned_away": ""}
-DT = 0.05
-
-
-class Human:
-    """Says what it is told to."""
-
-    def __init__(self) -> None:
-        self.says = Word()
-
-    def silent(self, seconds: float) -> bool:
-        return seconds > 3
-
-    def word(self, status: Status) -> Word:
-        return self.says
-
-
-class Practised:
-    """A robot that does what it is told, and what its conductor says."""
-
-    def __init__(
-        self, folder: Path, practice: Practice, human: Any = None, sim: bool = False
-    ) -> None:
-        self.folder, self.sim, self.seconds = folder, sim, practice.seconds
-        self.account(**GOOD)
-        self.conductor = Conductor(spec(), practice, folder, human)
-        self.tick, self.begun, self.done = 0, int(sim), 0.0
-        self.state, self.why = states.ARMED if sim else states.PASSIVE, Reason(0)
-        self.told: list[Word] = []
-
-    def account(self, **facts: Any) -> None:
-        (self.folder / ACCOUNT).write_text(json.dumps({"at": time.monotonic()} | facts))
-
-    def live(self, ticks: int = 1) -> Word:
-        for _ in range(ticks):
-            self.account(**GOOD)
-            self._tick()
-        return self.told[-1]
-
-    def status(self) -> Status:
-        return Status(
-            self.tick, DT * self.tick, self.state, int(self.why), 0, 0, {}, np.zeros(12),
-            episodes=self.sim, begun=self.begun, own=Own(np.zeros(SIZE), self.done, 0),
-        )  # fmt: skip
-
-    def _tick(self) -> None:
-        self.tick += 1
-        word = self.conductor.word(self.status())
-        self.told.append(word)
-        if word.event:
-            before, self.state = self.state, states.after(self.state, word.event)
-            self.why = Reason.ASKED
-            self.begun += self.state == states.ARMED and before != states.INTERVENE
-        if self.sim and word.over == self.begun:
-            self.begun, self.state, self.done = self.begun + 1, states.ARMED, 0.0
 
 
 @pytest.fixture(autouse=True)
@@ -162,123 +101,6 @@ def test_a_humans_words_are_passed_on(tmp_path: Path) -> None:
     assert robot.live().leaves
     assert robot.conductor.silent(4)
     assert not robot.conductor.silent(2)
-
-
-@pytest.mark.parametrize("said", conductor.ENDS)
-@pytest.mark.parametrize("sim", [False, True])
-def test_after_a_human_had_it_rest_nobody_else_has_it_go_on(
-    tmp_path: Path, said: str, sim: bool
-) -> None:
-    human = Human()
-    robot = Practised(tmp_path, Practice(seconds=1.0), human, sim=sim)
-    robot.live(20)
-    human.says = Word(said)
-    robot.live()
-    human.says = Word()
-    robot.live(100)
-    if said == states.STOP:
-        human.says = Word(states.CLEAR)
-        robot.live()
-        human.says = Word()
-        robot.live(100)
-    rests, begun = robot.state, robot.begun
-    assert rests in (states.PASSIVE, states.HOLD)
-    for event in (states.STAND, states.ARM):
-        human.says = Word(event)
-        robot.live()
-    human.says = Word()
-    assert [robot.live().event for _ in range(3)] == [""] * 3  # it is on its way
-    robot.live(100)
-    assert robot.begun > begun + 1  # one episode after another
-
-
-def test_what_keeps_it_from_its_learner_is_said_once_where_it_lasts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    robot = Practised(tmp_path, Practice(), sim=True)
-    now = 0.0
-    monkeypatch.setattr(conductor.time, "monotonic", lambda: now)
-
-    def told(trouble: str, seconds: float) -> str:
-        nonlocal now
-        for _ in range(round(seconds / DT)):
-            now += DT
-            robot.account(**GOOD | {"trouble": trouble})
-            robot._tick()
-        return capsys.readouterr().out
-
-    assert told("Nobody answers.", 2.0) == ""  # as when it begins
-    assert told("", 9.0) == ""
-    assert told("It does not know the key.", 9.0) == "learner  It does not know the key.\n"
-    assert told("Nobody answers.", 9.0) == "learner  Nobody answers.\n"
-    assert robot.state == states.ARMED
-
-
-def test_it_is_held_where_who_keeps_its_steps_has_ended(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    robot, ended = Practised(tmp_path, Practice(), sim=True), False
-    robot.conductor.keeps = lambda: not ended
-    robot.live(5)
-    assert robot.state == states.ARMED
-    ended = True
-    robot.live(5)
-    assert robot.state == states.HOLD
-    assert capsys.readouterr().out == (
-        "held     who keeps its steps has ended: end this, and say the same again\n"
-    )
-
-
-TROUBLES = {
-    "silent": ({"at": -1e6}, "who keeps its steps is silent"),
-    "full": ({"full": "there is no room"}, "there is no room"),
-    "refused": (
-        {"turned_away": "It spoke 0.1 s ago."},
-        "the learner refuses it: It spoke 0.1 s ago.",
-    ),
-    "stale": ({"learner_silent_s": 700.0}, "the learner is silent"),
-}
-
-
-@pytest.mark.parametrize("name", TROUBLES)
-def test_it_is_held_where_learning_has_stopped_and_goes_on_after(
-    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    more, why = TROUBLES[name]
-    robot = Practised(tmp_path, Practice(seconds=5.0), sim=True)
-    robot.live(3)
-    robot.account(**GOOD | more)
-    robot._tick()
-    assert robot.told[-1].event == states.WAIT
-    assert robot.state == states.HOLD
-    robot._tick()
-    if name == "refused":
-        robot.account(**GOOD | {"turned_away": more["turned_away"].replace("0.1", "0.2")})
-    robot._tick()
-    assert robot.told[-1].event == ""
-    assert capsys.readouterr().out == f"held     {why}\n"  # once
-    robot.live()
-    assert robot.told[-1].over == 1  # another begins
-    assert robot.state == states.ARMED
-
-
-def test_it_does_not_go_on_from_a_fault_by_itself(tmp_path: Path) -> None:
-    robot = Practised(tmp_path, Practice(seconds=1.0))
-    robot.live(20)
-    robot.state, robot.why = states.FAULT, Reason.TILT
-    since = len(robot.told)
-    robot.live(40)
-    assert {word.event for word in robot.told[since:]} == {""}
-
-
-def test_it_gives_up_after_being_held_again_and_again(tmp_path: Path) -> None:
-    robot = Practised(tmp_path, Practice(seconds=100.0))
-    for _ in range(2_000):
-        robot.live()
-        if robot.state == states.ARMED:
-            robot.state, robot.why = states.HOLD, Reason.TRACKING
-    assert robot.state == states.HOLD
-    assert robot.begun <= conductor.TRIES + 1
 
 
 BAD = {
