@@ -136,6 +136,12 @@ def taken_in(
     """The process that takes in what robots send to a run, and says how they come to it; keys are
     made where there is no folder of them."""
     secrets = keys or out / "keys"
+    if (out / "ledger").exists() and not (secrets / f"{certs.LEARNER}.secret").exists():
+        raise ValueError(
+            f"{secrets / certs.LEARNER}.secret is gone, by which robots know this learner: bring "
+            "it back, or have python -m rl.bridge keys make another, whose public half each robot "
+            "needs."
+        )
     for name in (certs.LEARNER, *robots):
         if not keys and not (secrets / f"{name}.secret").exists():
             certs.make(secrets, name)

@@ -17,6 +17,7 @@ import pytest
 from benchmarks import practised
 from experiments import explorer, hil, play
 from experiments.lived import Pieces
+from experiments.taken import taken_in
 from rl import artefact, runs
 from rl.bridge import wire
 from rl.bridge.learn import certs, newer, weights
@@ -24,6 +25,7 @@ from rl.bridge.learn.journal import Journal
 from rl.bridge.learn.outbox import LABEL
 from rl.bridge.learn.steps import pack
 from rl.bridge.learn.uplink import Uplink
+from tests.guided import spec
 from tests.lives import end, flown
 
 PATIENCE = 120.0  # s
@@ -172,3 +174,11 @@ def test_a_port_that_is_taken_is_refused_before_anything_is_made() -> None:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(ValueError, match=f"--listen {listen}: address already in use; name"):
             hil.check(hil.Args(listen=listen))
+
+
+def test_keys_that_are_gone_are_not_made_anew(tmp_path: Path) -> None:
+    (tmp_path / "ledger").mkdir()
+    come = taken_in(tmp_path, spec(), wire.free_address(), ROBOTS, None)
+    with pytest.raises(ValueError, match=r"keys/learner\.secret is gone, by which robots"), come:
+        pass
+    assert not (tmp_path / "keys").exists()
