@@ -1,5 +1,6 @@
 """A bridge's desk: who is let in, and that strangers, however many, change nothing for them."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -174,3 +175,24 @@ def test_a_port_that_is_taken_is_refused_though_links_are_beside_it(links: list[
     links.append(door.beside((HOME, 9)))
     with pytest.raises(ValueError, match="Cannot listen on"):
         Link(door.socket.getsockname())
+
+
+def test_who_was_paused_itself_waits_on(
+    desk: Desk, links: list[Link], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a SIGSTOP for longer than its patience, in which the answer comes."""
+    policy = come(desk, links, POLICY)
+    clock, paused, receive = time.monotonic, 0.0, Link.receive_raw
+
+    def stopped(link: Link, timeout: float) -> Any:
+        nonlocal paused
+        if link is desk.links["policy"] and not paused:
+            paused = 99.0
+            policy.send_raw(plan(7))
+            return None
+        return receive(link, timeout)
+
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock() + paused)
+    monkeypatch.setattr(Link, "receive_raw", stopped)
+    assert desk.ask(b"a question", True, 7, 0.0) >= 99
+    assert desk.silent == set()

@@ -109,11 +109,14 @@ class Desk:
     ) -> float:  # fmt: skip
         if (link := self.links.get(who)) is None:
             return float("nan")
-        began, patient = time.monotonic(), waits and who not in self.silent
-        until = began + (self.patience[who] if patient else budget)
+        began = last = time.monotonic()
+        left = self.patience[who] if waits and who not in self.silent else budget
         link.send_raw(datagram)
-        while self.links[who] is link and (left := until - time.monotonic()) > 0:
-            if (got := link.receive_raw(min(left, GLANCE_S))) is None:
+        while self.links[who] is link and left > 0:
+            got, now = link.receive_raw(min(left, GLANCE_S)), time.monotonic()
+            # Of a while in which this process was paused itself nobody else is to blame.
+            left, last = left - min(now - last, GLANCE_S), now
+            if got is None:
                 self._look()  # another may have come in its place
                 continue
             message = self._hear(who, got[0])
