@@ -196,3 +196,16 @@ def test_who_was_paused_itself_waits_on(
     monkeypatch.setattr(Link, "receive_raw", stopped)
     assert desk.ask(b"a question", True, 7, 0.0) >= 99
     assert desk.silent == set()
+
+
+def test_greetings_at_the_door_do_not_come_after_words(desk: Desk, links: list[Link]) -> None:
+    """As of a bridge that was paused while its pilot greeted it again and again."""
+    links.append(pilot := Link((HOME, 0), desk.door.socket.getsockname()))
+    for _ in range(3 * module.STRANGERS):
+        pilot.send(wire.hello(go2())._replace(flags=PILOT))
+    kinds = [message.kind for x in desk.collect() if (message := wire.decode(x.datagram))]
+    assert kinds == [wire.HELLO]
+    said = messages.Operator(1, -1, 0, False, np.full(3, 0.5), np.zeros(12))
+    pilot.send(messages.operator_message(go2(), said, 0.0))
+    heard = [x for _ in range(4) for x in desk.collect()]
+    assert [wire.decode(x.datagram).kind for x in heard] == [wire.OPERATOR]  # pyright: ignore

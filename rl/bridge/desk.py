@@ -167,7 +167,9 @@ class Desk:
         known = next((who for who, link in self.links.items() if link.peer == sender), "")
         message = wire.decode(datagram)
         if known or sender in self.watchers:  # it came before its own socket was there
-            self._hear(known, datagram) if known else self._watched(sender, datagram)
+            # A greeting from then is older than the words on that, and would have them forgotten.
+            if message is None or message.kind != wire.HELLO:
+                self._hear(known, datagram) if known else self._watched(sender, datagram)
             return
         if message is None or message.kind != wire.HELLO:
             self.ignored["of strangers"] += 1
