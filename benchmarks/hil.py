@@ -146,7 +146,7 @@ def main(args: Args) -> None:
 def lived(args: Args, cell: Cell) -> list[float]:
     """Until its learner has learned: s until each that was begun anew acknowledged something."""
     learner = cell.learner()
-    wait(cell, (cell.run / "starts.npz").exists, BEGINS_S)
+    wait(cell, (cell.run / EXPLORER).exists, BEGINS_S)
     cell.practise()
     print(f"watch    tail -f {cell.folder}/*.log", flush=True)
     total, took = 60 * RATE * args.minutes, list[float]()

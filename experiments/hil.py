@@ -135,8 +135,8 @@ def learn(args: Args, env: Simulation, judge: Judge, fresh: Callable[[], Run], l
         policy = agent.policy(explore=True, action_dim=env.action_dim)
         params = agent.deploy(fresh().learner)
         made = Explorer(env, policy, judge, args.env_name, params).artefact(params)
-        made.write(log.out / EXPLORER)
         starts(env, log.out / "starts.npz", args.seed)
+        made.write(log.out / EXPLORER)
     spec = artefact.read(log.out / EXPLORER).spec
     # Before anything that takes time: what robots did while nobody learned is to be kept soon.
     come = taken_in(log.out, spec, args.listen, args.robots, args.secrets)

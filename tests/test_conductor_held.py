@@ -7,6 +7,7 @@ import pytest
 from rl.bridge import states
 from rl.bridge.checks import Reason
 from rl.bridge.learn import conductor
+from rl.bridge.learn.actord import ACCOUNT
 from rl.bridge.learn.conductor import Practice
 from rl.bridge.pilot import Word
 from tests.conducted import DT, GOOD, Human, Practised
@@ -132,3 +133,10 @@ def test_it_gives_up_after_being_held_again_and_again(tmp_path: Path) -> None:
             robot.state, robot.why = states.HOLD, Reason.TRACKING
     assert robot.state == states.HOLD
     assert robot.begun <= conductor.TRIES + 1
+
+
+def test_it_is_held_where_nobody_has_said_how_it_goes(tmp_path: Path) -> None:
+    robot = Practised(tmp_path, Practice(), sim=True)
+    (tmp_path / ACCOUNT).unlink()
+    robot._tick()
+    assert robot.told[-1].event == states.WAIT

@@ -130,7 +130,7 @@ class Conductor:
             # It may not be there yet, or no more: what was said last grows old.
             with contextlib.suppress(OSError, ValueError):
                 self.account = json.loads((self.folder / ACCOUNT).read_text())
-            self._hear(self.account["trouble"], now)
+            self._hear(self.account.get("trouble", ""), now)
         if not self.keeps():
             return "who keeps its steps has ended: end this, and say the same again"
         if now - self.account.get("at", -np.inf) > SILENT_S:
