@@ -53,8 +53,7 @@ def parse(args_type: Any, args: list[str], begun: Mapping[str, Any] | None = Non
     defaults: Any = args_type()
     hints = get_type_hints(args_type)
     begins = "resume" not in hints or _named(args, ["--resume"])[0] in ({}, {"--resume": "None"})
-    if not begins and (not args[0].startswith("--resume") or len(args) > 2 - ("=" in args[0])):
-        raise ValueError("--resume takes no other flags: a run goes on with those it has.")
+    anew = [] if begins else _anew(args_type, args)
     any_agent = hints.get("agent") is Any
     named = ["--env", *["--agent"] * any_agent]
     named += ["--start-from"] * (any_agent and "start_from" in hints)
@@ -92,7 +91,22 @@ def parse(args_type: Any, args: list[str], begun: Mapping[str, Any] | None = Non
         raise ValueError(f"--env names {parsed.env_name}, and --env.id {parsed.env.id}: leave it.")
     if getattr(parsed, "resume", None) is None:
         return parsed
-    return _begun(args_type, parsed.resume)
+    return replace(
+        _begun(args_type, parsed.resume), **{name: getattr(parsed, name) for name in anew}
+    )
+
+
+def _anew(args_type: Any, args: list[str]) -> list[str]:
+    """The fields given besides --resume; ValueError unless each may be another when a run goes on,
+    which `anew` in its metadata says."""
+    able = {f"--{f.name}": f.name for f in fields(args_type) if "anew" in f.metadata}
+    given = [part for word in args for part in word.split("=", 1)][::2]
+    if not set(given) <= {"--resume", *able}:
+        raise ValueError(
+            f"--resume takes no other flags{''.join(f' but {flag}' for flag in able)}: a run goes "
+            "on with those it has."
+        )
+    return [able[flag] for flag in given if flag != "--resume"]
 
 
 def _named(args: list[str], flags: Collection[str]) -> tuple[dict[str, str], list[str]]:

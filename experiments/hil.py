@@ -24,11 +24,11 @@ import tyro
 import envs
 from agents.sac import SAC
 from envs.simulation import Simulation
-from experiments import base, cli, deploy, host, offline, play
+from experiments import base, cli, deploy, host, offline, play, taken
 from experiments import judge as judges
 from experiments.explorer import Explorer, Judge, leaves, publish, starts
 from experiments.lived import VIEWS, Kind, Told
-from experiments.taken import EXPLORER, Intake, Seen, Store, check_robots, of_run, taken_in
+from experiments.taken import EXPLORER, Intake, Seen, Store, taken_in
 from rl import artefact, buffer, health
 from rl.record import Record
 from rl.saver import Saver, Stop
@@ -56,7 +56,7 @@ class Args(host.Args):
     n_step: int = 3  # rewards in a target, of who plans no chunks
     buffer_size: int = 200_000  # steps
     publish_s: float = 1.0  # s between two versions of the weights
-    listen: str = "127.0.0.1:9890"  # host:port where robots come to
+    listen: str = field(default="127.0.0.1:9890", metadata={"anew": True})  # host:port for robots
     robots: tuple[str, ...] = ("robot",)  # names of those that may
     secrets: Path | None = None  # a folder of keys (python -m rl.bridge keys); made in the run's
     reward_scale: float = 10.0  # of rewards as they are learned from: 1 for what is done
@@ -105,6 +105,7 @@ def update(args: Args, run: Run, seen: Seen) -> tuple[Run, Metrics]:
 def main(args: Args) -> None:
     env = host.simulated(args)
     check(args)
+    taken.check_size(args.buffer_size, env)
     judge = judges.judge(args.success, env, args.env_name)
     found = base.base(args, env) if args.base else None
     args = replace(args, agent=cli.found(args.agent, env.task))
@@ -149,7 +150,7 @@ def learn(args: Args, env: Simulation, judge: Judge, fresh: Callable[[], Run], l
         learning = jax.jit(partial(update, args), donate_argnums=0).lower(run, store.seen).compile()
         log.spent("compile")
         if args.demos:
-            run = added(agent, run, store, of_run(args.demos, view, env, spec))
+            run = added(agent, run, store, taken.of_run(args.demos, view, env, spec))
         published = said = time.monotonic()
         while intake.counts["steps"] < args.steps and not stop.asked:
             run = added(agent, run, store, intake.read())
@@ -166,7 +167,7 @@ def learn(args: Args, env: Simulation, judge: Judge, fresh: Callable[[], Run], l
                 publish(agent.deploy(run.learner), log.out / "weights")
                 published = now
             if now - said > SAID_S:
-                said, metrics = now, told_of(args, metrics, intake, store, run)
+                said, metrics = now, row(args, metrics, intake, store, run)
                 log.log(step, metrics)
                 if what := health.trouble(metrics, leaves(agent.deploy(run.learner))):
                     stop.asked = f"failed: {what} by step {step:,}"
@@ -199,9 +200,7 @@ def added(agent: Any, run: Run, store: Store, every: list[Told]) -> Run:
     return run
 
 
-def told_of(
-    args: Args, metrics: Metrics, intake: Intake, store: Store, run: Run
-) -> dict[str, float]:
+def row(args: Args, metrics: Metrics, intake: Intake, store: Store, run: Run) -> dict[str, float]:
     """A line of the record."""
     told = {name: float(x) for name, x in metrics.items()}
     told |= {"q_over_return": abs(told["q"]) / max(args.reward_scale, 1)} if "q" in told else {}
@@ -231,7 +230,7 @@ def check(args: Args) -> None:
     cli.at_least(0, args, "most_updates", "publish_s", "save_s", "reward_scale")
     if not math.isfinite(args.reward_shift):
         raise ValueError(f"--reward-shift is {args.reward_shift}; it takes a number.")
-    check_robots(args.robots, args.secrets, "" if args.resume else args.listen)
+    taken.check_robots(args.robots, args.secrets, args.listen, args.resume is not None)
     cli.at_least(1, args, "steps", "updates", "batch_size", "n_step", "eval_episodes")
     cli.at_least(window(args), args, "learning_starts")
     cli.at_least(args.learning_starts, args, "buffer_size")

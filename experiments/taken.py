@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from envs.simulation import Simulation
 from experiments.base import action
 from experiments.lived import Lived, Piece, Pieces, Robot, Told, View
-from rl import artefact, buffer
+from rl import artefact, buffer, memory
 from rl.bridge import wire
 from rl.bridge.learn import certs
 from rl.bridge.learn.ledger import Tail
@@ -111,8 +111,16 @@ class Store:
         return ring
 
 
-def check_robots(names: tuple[str, ...], keys: Path | None, listen: str) -> None:
-    """Refuse robots that could not come, to an address where nobody listens yet; "": any."""
+def check_size(steps: int, env: Simulation) -> None:
+    """Refuse replays of so many steps that do not fit in memory."""
+    obs = jax.eval_shape(env.reset, jax.random.key(0)).obs
+    each = memory.size(obs, obs, action(env)) * len(Seen._fields)
+    memory.require(steps * each, f"--buffer-size {steps:,}", "lower it")
+
+
+def check_robots(names: tuple[str, ...], keys: Path | None, listen: str, again: bool) -> None:
+    """Refuse robots that could not come, to an address where nobody listens yet, unless it is a
+    run's that goes on: what took in its steps before may be about to end."""
     every = {*names, certs.LEARNER}
     if not names or len(every) <= len(names) or not all(map(certs.NAME.fullmatch, names)):
         raise ValueError(
@@ -120,8 +128,9 @@ def check_robots(names: tuple[str, ...], keys: Path | None, listen: str) -> None
             f"come, once: of a-z, 0-9, _, . and -, and not {certs.LEARNER}."
         )
     try:
-        if listen:
-            socket.create_server(wire.address(listen)).close()
+        address = wire.address(listen)
+        if not again:
+            socket.create_server(address).close()
     except OSError as error:
         why = os.strerror(error.errno or 0).lower()
         raise ValueError(f"--listen {listen}: {why}; name another HOST:PORT.") from error

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ import numpy as np
 import pytest
 
 from benchmarks import practised
-from experiments import explorer, hil, play
+from experiments import cli, explorer, hil, play
 from experiments.lived import Pieces
-from experiments.taken import taken_in
+from experiments.taken import check_size, taken_in
 from rl import artefact, runs
 from rl.bridge import wire
 from rl.bridge.learn import certs, newer, weights
@@ -25,6 +26,7 @@ from rl.bridge.learn.journal import Journal
 from rl.bridge.learn.outbox import LABEL
 from rl.bridge.learn.steps import pack
 from rl.bridge.learn.uplink import Uplink
+from rl.record import Record
 from tests.guided import spec
 from tests.lives import end, flown
 
@@ -174,6 +176,26 @@ def test_a_port_that_is_taken_is_refused_before_anything_is_made() -> None:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(ValueError, match=f"--listen {listen}: address already in use; name"):
             hil.check(hil.Args(listen=listen))
+
+
+def test_a_replay_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"--buffer-size 10,000,000,000 would take .*: lower it"):
+        check_size(10**10, hil.host.simulated(hil.Args()))
+
+
+def test_a_run_that_goes_on_may_listen_elsewhere_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["hil.py", "--steps=500", "--listen=127.0.0.1:9891"])
+    begun, run = cli.parse(hil.Args, sys.argv[1:]), tmp_path / "run"
+    with Record(run, 500, config=begun, env=begun.env_name):
+        pass
+    same = replace(begun, out=run, resume=run)
+    assert cli.parse(hil.Args, ["--resume", str(run)]) == same
+    elsewhere = cli.parse(hil.Args, [f"--resume={run}", "--listen", "127.0.0.1:9892"])
+    assert elsewhere == replace(same, listen="127.0.0.1:9892")
+    with pytest.raises(ValueError, match="--resume takes no other flags but --listen: a run goes"):
+        cli.parse(hil.Args, ["--resume", str(run), "--listen=127.0.0.1:9892", "--steps=600"])
 
 
 def test_keys_that_are_gone_are_not_made_anew(tmp_path: Path) -> None:

@@ -56,6 +56,19 @@ def test_a_key_says_that_it_is_done_once(keys: tuple[Keys, Press]) -> None:
     assert not made.word(now(states.ARMED)).done
 
 
+@pytest.mark.parametrize("key", ["\x1b[A", "\x1b[1;5D", "\x1bOq", "\x1bg", "\x1b", "\x1b[15~"])
+def test_keys_that_a_terminal_sends_as_many_letters_are_none(
+    keys: tuple[Keys, Press], key: str
+) -> None:
+    made, press = keys
+    press(f"w{key}")
+    word = made.word(now(states.READY))
+    np.testing.assert_allclose(word.command, [1.5 / STEPS, 0, 0])
+    assert (word.event, word.leaves) == ("", False)
+    press(f"{key} ")
+    assert made.word(now(states.ARMED)).event == states.STOP
+
+
 @pytest.mark.parametrize("key", [" ", "r", "c"])
 def test_who_was_stopped_or_lay_down_is_asked_for_nothing(
     keys: tuple[Keys, Press], key: str

@@ -1,6 +1,7 @@
 """A robot driven from a keyboard, in a terminal, and by what is beside it: a SpaceMouse."""
 
 import os
+import re
 import select
 import sys
 import termios
@@ -46,6 +47,9 @@ COMMAND_HELP = "\n         w s  q e  a d: more and less of {}   x: none"
 JOGS_HELP = "  n b: the next, the one before  + -: move it"
 ACTS_HELP = """  y: it is done  f: it failed, begin anew
          in hand  {}{}"""
+# What a terminal sends for an arrow, F1 or Alt with a letter: its last letter was not pressed.  A
+# space always was: no stop is lost.
+ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[@-~]|O?[^ ]?)")
 FAR = "; five times as far with the shift"
 
 
@@ -151,7 +155,7 @@ class Keys:
         """Keys since the last look."""
         if not select.select([self.stream], [], [], 0)[0]:
             return ""
-        return os.read(self.stream.fileno(), 64).decode(errors="ignore")
+        return ESCAPES.sub("", os.read(self.stream.fileno(), 64).decode(errors="ignore"))
 
     def change(self, key: str) -> None:
         """The command, or the joint that is jogged, by a key."""
