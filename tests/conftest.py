@@ -29,7 +29,8 @@ settings.load_profile("robotrl")
 
 @pytest.fixture(autouse=True)
 def optimised(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A test marked so compiles as a user does: else seeds alone are not those in company."""
+    """A test marked so compiles as a user does: else seeds alone are not those in company, and what
+    trains takes twice as long."""
     if request.node.get_closest_marker("optimised") is None:
         yield
         return

@@ -71,19 +71,15 @@ def data() -> Dataset:
     return slide()
 
 
-@pytest.fixture(scope="module")
-def found(data: Dataset) -> dict[float, float]:
-    return {gain: believed(data, linear(gain)) for gain in (KEEN, LAZY)}
-
-
-def test_values_are_those_on_paper_of_two_policies(
-    data: Dataset, found: dict[float, float]
-) -> None:
+@pytest.mark.optimised
+def test_values_are_those_on_paper_of_two_policies(data: Dataset) -> None:
+    found = {gain: believed(data, linear(gain)) for gain in (KEEN, LAZY)}
     for gain, value in found.items():
         assert value == pytest.approx(worth(data, gain), rel=0.04)
     assert found[KEEN] > 1.2 * found[LAZY]
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("error", ["ends ignored", "clock ends", "data's actions"])
 def test_an_error_is_told_from_the_truth(
     data: Dataset, monkeypatch: pytest.MonkeyPatch, error: str
