@@ -16,8 +16,7 @@ import agents
 import envs
 from envs import render
 from envs.checks import known
-from rl import manifest, runs
-from rl.checkpoint import SEAL
+from rl import checkpoint, manifest, runs
 
 NO_BASE = "There is nothing to build upon: name a run with --base"
 CHOICE = re.compile(r"(\w+)[\w.]*:[\w-]+")  # which kind a field is of: agent.guide:doit
@@ -91,22 +90,17 @@ def parse(args_type: Any, args: list[str], begun: Mapping[str, Any] | None = Non
         raise ValueError(f"--env names {parsed.env_name}, and --env.id {parsed.env.id}: leave it.")
     if getattr(parsed, "resume", None) is None:
         return parsed
-    return replace(
-        _begun(args_type, parsed.resume), **{name: getattr(parsed, name) for name in anew}
-    )
+    return replace(_begun(args_type, parsed.resume), **{x: getattr(parsed, x) for x in anew})
 
 
 def _anew(args_type: Any, args: list[str]) -> list[str]:
-    """The fields given besides --resume; ValueError unless each may be another when a run goes on,
-    which `anew` in its metadata says."""
+    """The fields given besides --resume, which may be others then: `anew` is in their metadata."""
     able = {f"--{f.name}": f.name for f in fields(args_type) if "anew" in f.metadata}
-    given = [part for word in args for part in word.split("=", 1)][::2]
-    if not set(given) <= {"--resume", *able}:
-        raise ValueError(
-            f"--resume takes no other flags{''.join(f' but {flag}' for flag in able)}: a run goes "
-            "on with those it has."
-        )
-    return [able[flag] for flag in given if flag != "--resume"]
+    given = {*[part for word in args for part in word.split("=", 1)][::2]}
+    if not given <= {"--resume", *able}:
+        but = "".join(f" but {flag}" for flag in able)
+        raise ValueError(f"--resume takes no other flags{but}: a run goes on with those it has.")
+    return [able[flag] for flag in given - {"--resume"}]
 
 
 def _named(args: list[str], flags: Collection[str]) -> tuple[dict[str, str], list[str]]:
@@ -223,19 +217,11 @@ def _of_run(begun: Mapping[str, Any] | None, run: str) -> dict[str, Any]:
 
 def _begun(args_type: Any, resume: Path) -> Any:
     """The arguments of the run at `resume`, which may name one of its checkpoints."""
-    run = runs.run_of(resume)
-    facts = runs.read_manifest(run)
-    if resume != run and not (resume / SEAL).exists():
-        has = sorted(int(seal.parent.name) for seal in resume.parent.glob(f"*/{SEAL}"))
-        raise ValueError(f"{run} has no checkpoint {resume.name}; it has {has}.")
-    for name, kind in {"argv": list, "seeds": list, "config": dict}.items():
-        if not isinstance(facts.get(name), kind) or not facts[name]:
-            raise ValueError(f"{run / 'manifest.json'} is damaged: it has no {name}.")
-    argv = facts["argv"]
+    run, facts = checkpoint.begun(resume)
+    argv, seeds = facts["argv"], facts["seeds"]  # of all that argv named, those of this group
     if Path(argv[0]).stem != Path(sys.argv[0]).stem:
         raise ValueError(f"{run} was begun by {argv[0]}: resume it with that.")
     args = parse(args_type, argv[1:], facts)
-    seeds = facts["seeds"]  # of all that argv named, those of this group
     args = replace(args, seed=seeds[0], seeds=len(seeds))
     now, then = (manifest.first(x) for x in (manifest.plain(args), facts["config"]))
     if now != then:

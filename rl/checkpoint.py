@@ -136,6 +136,20 @@ class Checkpoints:
             return {}
 
 
+def begun(resume: Path) -> tuple[Path, dict[str, Any]]:
+    """The run that is to go on, which `resume` is or has as one of its checkpoints, and its
+    manifest; ValueError where it cannot."""
+    run = runs.run_of(resume)
+    facts = runs.read_manifest(run)
+    if resume != run and not (resume / SEAL).exists():
+        has = sorted(int(seal.parent.name) for seal in resume.parent.glob(f"*/{SEAL}"))
+        raise ValueError(f"{run} has no checkpoint {resume.name}; it has {has}.")
+    for name, kind in {"argv": list, "seeds": list, "config": dict}.items():
+        if not isinstance(facts.get(name), kind) or not facts[name]:
+            raise ValueError(f"{run / 'manifest.json'} is damaged: it has no {name}.")
+    return run, facts
+
+
 def _hashes(folder: Path) -> dict[str, str]:
     """Of every file of a checkpoint but its seal."""
     found = {}

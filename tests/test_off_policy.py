@@ -26,7 +26,6 @@ SMALL = shlex.split(
     "--agent.critic-hidden 64 64"
 )
 
-
 FAST = ["--agent.lr", "2e-3", "--agent.critic-lr", "2e-3", "--updates-per-step", "2"]
 TAU = ["--agent.tau", "0.02"]
 TINY = shlex.split("--agent.hidden 16 --agent.critic-hidden 32 --batch-size 64 --agent.halve-lr 0")
