@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 from tyro.conf import Suppress
 
-from rl import norm
+from rl import norm, parallel
 from rl.nets import (
     MLP,
     Gaussian,
@@ -183,7 +183,7 @@ class PPO:
         return loss, {"value_loss": loss}
 
     def samples(self, state: State, batch: Transition) -> tuple[Sample, Array]:
-        """What to learn from transitions [T, N, ...], flat [T * N, ...], and lambda-returns."""
+        """What to learn from transitions [T, N, ...], of each of them, and lambda-returns."""
         known = norm.normalise(state.critic_obs, flatten(view(batch.obs, "critic")))
         after = norm.normalise(state.critic_obs, flatten(view(batch.next_obs, "critic")))
         value, next_value = self.value(state, known), self.value(state, after)
@@ -200,14 +200,17 @@ class PPO:
             advantage=advantage,
             target=(returns - state.returns.mean) * jax.lax.rsqrt(state.returns.var),
         )
-        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), sample), returns
+        return sample, returns
 
-    def update(self, state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:
-        """All epochs on one batch of transitions [T, N, ...] of `policy(explore=True)`."""
+    def update(
+        self, state: State, batch: Transition, key: Key, shards: int = 1
+    ) -> tuple[State, Metrics]:
+        """All epochs on one batch of transitions [T, N, ...] of `policy(explore=True)`, whose
+        worlds lie in so many shards."""
         sample, returns = self.samples(state, batch)
-        total = sample.advantage.shape[0]
-        size = total // self.minibatches
-        if size < 2:  # one advantage, normalised, is 0 and teaches nothing
+        total = sample.advantage.size
+        if total // shards // self.minibatches * shards < 2:
+            # One advantage, normalised, is 0 and teaches nothing.
             raise ValueError(
                 f"{total} transitions do not fill {self.minibatches} minibatches of 2 or more: "
                 "collect more (--num-envs, --unroll) or lower --agent.minibatches."
@@ -220,9 +223,8 @@ class PPO:
             return state._replace(actor=actor, critic=critic), m1 | m2
 
         def epoch(state: State, key: Key) -> tuple[State, Metrics]:
-            order = jax.random.permutation(key, total)
-            order = order[: size * self.minibatches].reshape(self.minibatches, size)
-            state, seen = jax.lax.scan(step, state, jax.tree.map(lambda x: x[order], sample))
+            dealt = parallel.deal(shards, key, sample, self.minibatches)
+            state, seen = jax.lax.scan(step, state, dealt)
             return state._replace(lr=self.adapt(state.lr, seen["kl"].mean())), seen
 
         state, metrics = jax.lax.scan(epoch, state, jax.random.split(key, self.epochs))

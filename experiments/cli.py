@@ -221,9 +221,9 @@ def _begun(args_type: Any, resume: Path) -> Any:
     argv, seeds = facts["argv"], facts["seeds"]  # of all that argv named, those of this group
     if Path(argv[0]).stem != Path(sys.argv[0]).stem:
         raise ValueError(f"{run} was begun by {argv[0]}: resume it with that.")
-    args = parse(args_type, argv[1:], facts)
-    args = replace(args, seed=seeds[0], seeds=len(seeds))
-    now, then = (manifest.first(x) for x in (manifest.plain(args), facts["config"]))
+    args = replace(parse(args_type, argv[1:], facts), seed=seeds[0], seeds=len(seeds))
+    known = manifest.plain(args_type()) | facts["config"]  # flags that are new are at their default
+    now, then = (manifest.first(x) for x in (manifest.plain(args), known))
     if now != then:
         what = manifest.difference("config", then, now)
         raise ValueError(

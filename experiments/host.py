@@ -20,7 +20,7 @@ import envs
 from envs.simulation import Simulation
 from experiments import cli, play
 from experiments.deploy import Deployer, prompt
-from rl import health, memory, record, rollout, runs
+from rl import checkpoint, health, memory, parallel, record, rollout, runs
 from rl.agent import Agent
 from rl.checkpoint import SEAL
 from rl.rollout import Worlds
@@ -77,6 +77,7 @@ class Course(NamedTuple):
     given: tuple[PyTree, ...] = ()  # the same for all seeds: no constant of a program, if large
     start: tuple[PyTree, ...] = ()  # leaves [seeds, ...]
     look: Callable[[record.Record], None] = lambda log: None  # at the record, once all is done
+    shards: int = 1  # that worlds and batches lie in
 
 
 def simulated(args: Args) -> Simulation:
@@ -124,16 +125,13 @@ def learn(args: Args, env: envs.World, course: Course, log: record.Record) -> No
     def judged(learner: PyTree) -> rollout.Episodes:
         return play.judged(env, policy, deploy(learner), args.eval_episodes)
 
-    def every(run: Any, *given: PyTree) -> tuple[Any, Metrics]:
-        return over_seeds(lambda one: course.phase(one, *given))(run)
-
-    phase = jax.jit(every, donate_argnums=0).lower(run, *course.given).compile()
+    phase = compiled(course, run)
     judge: Any = jax.jit(over_seeds(judged, isinstance(env, Simulation)))
-    judge = judge.lower(run.learner).compile() if args.evals else judge
+    judge = judge.lower(jax.device_get(run.learner)).compile() if args.evals else judge
     log.spent("compile")
 
     def evaluate(step: int, learner: PyTree) -> None:
-        found = jax.device_get(judge(learner))
+        found = jax.device_get(judge(jax.device_get(learner)))  # by one device
         log.evaluated(step, *play.outcomes(found), metrics=found.metrics)
         log.spent("evaluate")
 
@@ -168,15 +166,25 @@ def started(args: Args, course: Course, log: record.Record, saver: Saver) -> Any
     keys = jax.vmap(jax.random.key)(jnp.array(log.manifest["seeds"]))  # the same alone, in company
     told = course.given, keys, *course.start
 
-    @jax.jit
     def fresh(given: tuple[PyTree, ...], *each: PyTree) -> Any:
         return over_seeds(lambda *one: course.begin(*given, *one))(*each)
 
-    if args.resume:
-        found = saver.restore(jax.eval_shape(fresh, *told), step_of(args.resume))
-        if found is not None:
-            return found
-    return fresh(*told)
+    like = jax.eval_shape(fresh, *told)
+    lies = parallel.placed(course.shards, like)
+    if args.resume and (found := saver.restore(like, checkpoint.step_of(args.resume))):
+        return found if lies is None else jax.device_put(found, lies)
+    return jax.jit(fresh, out_shardings=lies)(*told)
+
+
+def compiled(course: Course, run: Any) -> Callable[..., tuple[Any, Metrics]]:
+    """A phase of all seeds, which leaves all where it lies."""
+
+    def phase(run: Any, *given: PyTree) -> tuple[Any, Metrics]:
+        return over_seeds(lambda one: course.phase(one, *given))(run)
+
+    lies = parallel.placed(course.shards, run)
+    program = jax.jit(phase, donate_argnums=0, out_shardings=lies and (lies, None))
+    return program.lower(run, *course.given).compile()
 
 
 def over_seeds(f: Callable[..., Any], together: bool = True) -> Callable[..., Any]:
@@ -234,15 +242,6 @@ def groups(args: Any, each: int, what: str, mend: str) -> list[Any]:
         f"{len(parts)} groups train one after another, in a directory each"
     )
     return [replace(args, seed=part[0], seeds=len(part)) for part in parts]
-
-
-def step_of(resume: Path) -> int | None:
-    """The step of RUN/checkpoints/STEP; None of a RUN."""
-    if resume.parent.name != "checkpoints":
-        return None
-    if not resume.name.isdigit():
-        raise ValueError(f"{resume} is no checkpoint: their names are numbers of steps.")
-    return int(resume.name)
 
 
 def goes_on(args: Args) -> bool:

@@ -18,7 +18,7 @@ from agents.sac import SAC
 from envs.simulation import Simulation
 from experiments import cli, host, prior
 from experiments.host import Course, Plan
-from rl import buffer, memory, norm, rollout
+from rl import buffer, memory, norm, parallel, rollout
 from rl.agent import FromReplay
 from rl.env import Env
 from rl.policy import Policy, uniform
@@ -34,6 +34,7 @@ class Args(host.Args):
     n_step: int = 1  # rewards in a target
     learning_starts: int = 10_000  # environment steps of random actions before that
     buffer_size: int = 1_000_000  # environment steps
+    shards: int = 1  # that worlds and batches lie in, over all devices; 1: on the first alone
     demos: Path | None = None  # of experiments.make_data: half of every batch comes from them
     hindsight: float = 0.0  # share of what is replayed with a goal that was reached later
     return_bound: float = 0.0  # of returns that vary by 1, in units of which rewards are; 0: as is
@@ -66,8 +67,10 @@ def begin(args: Args, env: Env, key: Key) -> Run:
     policy, params = explorer(args, env), args.agent.deploy(learner)
     policy = policy._replace(step=uniform(env.action_dim).step)  # it carries what it will need
     context = args.env.beginner()
-    worlds = rollout.start(env, policy, params, worlds_key, args.num_envs, context)
-    worlds, seen, _ = rollout.collect(env, policy, params, worlds, act_key, first_rows(args))
+    shards, count = args.shards, args.num_envs
+    worlds = parallel.start(shards, env, policy, params, worlds_key, count, context)
+    first = first_rows(args)
+    worlds, seen, _ = parallel.collect(shards, env, policy, params, worlds, act_key, first)
     replay = buffer.init(args.buffer_size // args.num_envs, jax.tree.map(lambda x: x[0], seen))
     learner = args.agent.observe(learner, seen)
     returns = norm.earn(norm.returns(args.num_envs), seen, args.agent.gamma)
@@ -79,18 +82,20 @@ def iterate(args: Args, env: Env, demos: prior.Demos, run: Run) -> tuple[Run, An
     act_key, sample_key, learn_key = jax.random.split(jax.random.fold_in(run.key, run.iteration), 3)
     steps, updates = pace(args)
     policy, params = explorer(args, env), args.agent.deploy(run.learner)
-    worlds, seen, ends = rollout.collect(env, policy, params, run.worlds, act_key, steps)
+    worlds, seen, ends = parallel.collect(
+        args.shards, env, policy, params, run.worlds, act_key, steps
+    )
     replay, learner = buffer.add(run.replay, seen), args.agent.observe(run.learner, seen)
     returns = norm.earn(run.returns, seen, args.agent.gamma)
     shape = updates, args.agent.delay, args.batch_size
-    count, replays = math.prod(shape), (replay, *demos)
     if demos or args.hindsight:
+        replays, count = (replay, *demos), math.prod(shape)
         batch = prior.batch(env, replays, sample_key, count, args.n_step, args.hindsight)
+        batch = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), batch)
     else:
-        batch = buffer.sample(replay, sample_key, count, args.n_step)
+        batch = parallel.sample(args.shards, replay, sample_key, shape, args.n_step)
     if args.return_bound:
         batch = batch._replace(reward=batch.reward / norm.unit(returns, args.return_bound))
-    batch = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), batch)
 
     def update(learner: PyTree, now: tuple[Transition, Key]) -> tuple[PyTree, Metrics]:
         return args.agent.update(learner, *now)
@@ -141,6 +146,7 @@ def course(args: Args, env: Simulation, demos: prior.Demos, about: dict[str, str
         plan=plan(args),
         steps=lambda done: (first_rows(args) + done * pace(args).steps) * args.num_envs,
         facts={"utd": args.updates_per_step / args.num_envs} | about,
+        shards=args.shards,
     )
 
 
@@ -200,6 +206,7 @@ def check(args: Args, env: Simulation) -> list[Args]:
     cli.at_least(1, args, "steps", "seeds", "num_envs", "updates_per_step", "batch_size")
     cli.at_least(1, args, "n_step", "buffer_size", "eval_episodes")
     cli.at_least(0, args, "learning_starts", "evals", "save_s")
+    parallel.check(args.shards, num_envs=args.num_envs, batch_size=args.batch_size)
     asked = [name for name in dir(FromReplay) if not name.startswith("_")]
     if lacking := [name for name in asked if not hasattr(args.agent, name)]:
         who = type(args.agent).__name__

@@ -18,7 +18,7 @@ from envs import checks
 from envs.simulation import Simulation
 from experiments import cli, host, play
 from experiments.host import Course, Plan, Run
-from rl import memory, rollout
+from rl import memory, parallel, rollout
 from rl.env import Env
 from rl.policy import Policy
 from rl.types import Key, Metrics, Params
@@ -31,6 +31,7 @@ MOST_PER_PHASE = 32  # iterations
 class Args(host.Args):
     num_envs: int = 64
     unroll: int = 64  # steps of each world per iteration
+    shards: int = 1  # that worlds and batches lie in, over all devices; 1: on the first alone
     start_from: Path | None = None  # a run on a like task, whose mean every seed begins with
     mirror: bool = False  # left and right are alike, if they are to the task
     stagger: bool = False  # worlds begin anywhere in their time: no batch is of one age alone
@@ -50,7 +51,7 @@ def begin(args: Args, env: Env, actor: Params | None, key: Key) -> Run:
     learner = args.agent.init(agent_key, obs, jnp.zeros(env.action_dim))
     policy, params = explorer(args, env), args.agent.deploy(learner)
     context = args.env.beginner()
-    worlds = rollout.start(env, policy, params, worlds_key, args.num_envs, context)
+    worlds = parallel.start(args.shards, env, policy, params, worlds_key, args.num_envs, context)
     if args.stagger:
         worlds = rollout.staggered(env, worlds, jax.random.fold_in(worlds_key, 0))
     if actor is not None:
@@ -65,8 +66,10 @@ def iterate(args: Args, env: Env, run: Run) -> tuple[Run, tuple[Metrics, rollout
     if args.anneal and not args.agent.target_kl:
         learner = learner._replace(lr=args.agent.lr * (1 - run.iteration / math.prod(plan(args))))
     policy, params = explorer(args, env), args.agent.deploy(learner)
-    worlds, batch, episodes = rollout.collect(env, policy, params, run.worlds, act_key, args.unroll)
-    learner, metrics = args.agent.update(learner, batch, learn_key)
+    worlds, batch, episodes = parallel.collect(
+        args.shards, env, policy, params, run.worlds, act_key, args.unroll
+    )
+    learner, metrics = args.agent.update(learner, batch, learn_key, args.shards)
     return Run(learner, worlds, run.key, run.iteration + 1), (metrics, episodes)
 
 
@@ -92,6 +95,7 @@ def course(args: Args, env: Env, actor: Params | None) -> Course:
         phase=partial(phase, args, env),
         plan=plan(args),
         steps=lambda done: done * args.num_envs * args.unroll,
+        shards=args.shards,
     )
 
 
@@ -131,6 +135,7 @@ def check(args: Args, env: Env) -> list[Args]:
         )
     cli.at_least(1, args, "steps", "seeds", "num_envs", "unroll", "eval_episodes")
     cli.at_least(0, args, "evals", "save_s")
+    parallel.check(args.shards, num_envs=args.num_envs)
 
     def once(key: Key) -> Any:
         run = begin(args, env, None, key)

@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import SingleDeviceSharding
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
@@ -77,7 +78,7 @@ class Checkpoints:
     def restore(self, like: PyTree, step: int) -> PyTree:
         """The state at `step`, shaped as `like`; ValueError says what is wrong with it."""
         self._trusted(like, step)
-        return self._item(step, "state", self._args.StandardRestore(like))
+        return self._item(step, "state", self._args.StandardRestore(_here(like)))
 
     def part(self, name: str, like: PyTree, step: int) -> PyTree:
         """What the state at `step` has by this name, shaped as `like`; ValueError as `restore`."""
@@ -85,6 +86,7 @@ class Checkpoints:
 
         self._trusted({name: like}, step)
         path, how = self.folder.absolute() / str(step) / "state", ocp.checkpoint_utils
+        like = _here(like)
         args = ocp.args.PyTreeRestore(
             {name: like}, how.construct_restore_args({name: like}), partial_restore=True
         )
@@ -136,6 +138,12 @@ class Checkpoints:
             return {}
 
 
+def _here(like: PyTree) -> PyTree:
+    """`like` on the first device, on however many it lay when it was written."""
+    here = SingleDeviceSharding(jax.local_devices()[0])
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=here), like)
+
+
 def begun(resume: Path) -> tuple[Path, dict[str, Any]]:
     """The run that is to go on, which `resume` is or has as one of its checkpoints, and its
     manifest; ValueError where it cannot."""
@@ -148,6 +156,15 @@ def begun(resume: Path) -> tuple[Path, dict[str, Any]]:
         if not isinstance(facts.get(name), kind) or not facts[name]:
             raise ValueError(f"{run / 'manifest.json'} is damaged: it has no {name}.")
     return run, facts
+
+
+def step_of(resume: Path) -> int | None:
+    """The step of RUN/checkpoints/STEP; None of a RUN."""
+    if resume.parent.name != "checkpoints":
+        return None
+    if not resume.name.isdigit():
+        raise ValueError(f"{resume} is no checkpoint: their names are numbers of steps.")
+    return int(resume.name)
 
 
 def _hashes(folder: Path) -> dict[str, str]:

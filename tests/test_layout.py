@@ -27,7 +27,7 @@ MAX_NESTED_DEFS = 2
 MAX_ARGUMENTS = 8
 MAX_POSITIONAL = 7  # the widest contract: physics.reset
 MAX_FILES_RUN = 24  # between the script and the gradient
-MAX_CLOSURE = 46  # and with what a run needs to be recorded, judged, resumed, filmed and exported
+MAX_CLOSURE = 47  # and with what a run needs to be recorded, judged, resumed, filmed and exported
 # Where compiled programs begin: experiments, measurements and the edges of the host.
 MAY_JIT = (
     "experiments/", "benchmarks/", "envs/adapters/", "envs/render", "rl/artefact", "rl/export",
