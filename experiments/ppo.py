@@ -142,12 +142,12 @@ def check(args: Args, env: Env) -> list[Args]:
         policy, params = explorer(args, env), args.agent.deploy(run.learner)
         return run, rollout.collect(env, policy, params, run.worlds, key, args.unroll)[1]
 
-    return groups(args, once)
+    return groups(args, once, shards=args.shards)
 
 
-def groups(args: Any, once: Callable[[Key], Any], what: str = "steps") -> list[Any]:
+def groups(args: Any, once: Callable[[Key], Any], what: str = "steps", **how: int) -> list[Any]:
     """Seeds in groups that fit in memory, each with what it carries and a batch, as `once` gives
-    them of a key."""
+    them of a key; an update is told `how`."""
     key = jax.random.key(0)
     run, seen = jax.eval_shape(once, key)
     parts = host.groups(
@@ -156,9 +156,8 @@ def groups(args: Any, once: Callable[[Key], Any], what: str = "steps") -> list[A
         f"{args.num_envs:,} worlds x {args.unroll} {what}",
         "lower --num-envs or --unroll",
     )
-    jax.eval_shape(
-        args.agent.update, run.learner, seen, key
-    )  # says what its batch is too small for
+    update = partial(args.agent.update, **how)
+    jax.eval_shape(update, run.learner, seen, key)  # says what its batch is too small for
     return parts
 
 

@@ -27,7 +27,7 @@ AXIS = "shards"  # of the devices
 
 @cache
 def mesh(shards: int) -> Mesh:
-    """All devices of all processes; ValueError where they do not divide the shards."""
+    """Of all devices; ValueError where they do not divide the shards."""
     if shards % (count := jax.device_count()):
         raise ValueError(
             f"--shards is {shards}, and {count} devices do not divide that: give a multiple of "

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -10,6 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import envs
+from agents.ppo import PPO
+from experiments import ppo
 from rl import buffer, parallel, runs
 from rl.types import Transition
 from tests.test_sweep import ROOT
@@ -91,6 +95,14 @@ def test_what_does_not_divide_is_refused(words: list[str], why: str, tmp_path: P
     assert why in ended.stderr
     assert "Traceback" not in ended.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_minibatches_that_a_shard_has_no_row_for_are_refused_before_anything_is_made() -> None:
+    args = ppo.Args(num_envs=4, unroll=4, agent=PPO(minibatches=8), env=envs.named("Hopper-v5"))
+    env = envs.simulate(args.env, "native")
+    assert len(ppo.check(args, env)) == 1
+    with pytest.raises(ValueError, match="16 transitions do not fill 8 minibatches"):
+        ppo.check(replace(args, shards=SHARDS), env)
 
 
 @pytest.fixture
