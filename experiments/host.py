@@ -22,7 +22,6 @@ from experiments import cli, play
 from experiments.deploy import Deployer, prompt
 from rl import checkpoint, health, memory, parallel, record, rollout, runs
 from rl.agent import Agent
-from rl.checkpoint import SEAL
 from rl.rollout import Worlds
 from rl.saver import Saver, Stop
 from rl.types import Array, Key, Metrics, PyTree
@@ -246,4 +245,4 @@ def groups(args: Any, each: int, what: str, mend: str) -> list[Any]:
 
 def goes_on(args: Args) -> bool:
     """Whether `args` resume a run from a state of it, and not from nothing."""
-    return bool(args.resume) and any((args.out / "checkpoints").glob(f"*/{SEAL}"))
+    return bool(args.resume) and any((args.out / "checkpoints").glob(f"*/{checkpoint.SEAL}"))

@@ -30,7 +30,7 @@ HOST = ("out", "resume", "seed", "seeds", "threads", "track", "video", "save_s",
 LATER = {
     "demos": None, "hindsight": 0.0, "agent.out_gain": 0.01, "agent.chunks.late": 0,
     "env.precise": 0.0, "env.scripted": False, "env.embodied": False,
-    "agent.patience": 0.0, "expert.patience": 0.0,
+    "agent.patience": 0.0, "expert.patience": 0.0, "shards": 1,
 }  # fmt: skip
 SETTINGS = ("JAX_", "XLA_", "NPROC", "OMP_", "MUJOCO_GL", "CUDA_VISIBLE_DEVICES")
 
