@@ -16,7 +16,7 @@ import agents
 import envs
 from envs import render
 from envs.checks import known
-from rl import checkpoint, manifest, runs
+from rl import checkpoint, manifest, processes, runs
 
 NO_BASE = "There is nothing to build upon: name a run with --base"
 CHOICE = re.compile(r"(\w+)[\w.]*:[\w-]+")  # which kind a field is of: agent.guide:doit
@@ -24,7 +24,13 @@ CHOICE = re.compile(r"(\w+)[\w.]*:[\w-]+")  # which kind a field is of: agent.gu
 
 def run(main: Callable[..., None], args_type: Any) -> None:
     """Parse `args_type` (which has `env` and `env_name`) and call `main` with it."""
-    guard(lambda: main(parse(args_type, sys.argv[1:])))
+
+    def whole() -> None:
+        count, args = processes.join(), parse(args_type, sys.argv[1:])
+        processes.check(count, getattr(args, "shards", 1))
+        main(args)
+
+    guard(whole)
 
 
 def guard(main: Callable[[], None]) -> None:
@@ -32,11 +38,13 @@ def guard(main: Callable[[], None]) -> None:
     try:
         main()
     except (ValueError, OSError, render.CannotRender) as error:
-        sys.exit(f"error: {error}")
+        processes.end(f"error: {error}")
     except (MemoryError, jax.errors.JaxRuntimeError) as error:
         if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        sys.exit("error: Out of memory: lower the numbers of worlds, episodes or hidden units.")
+        processes.end(
+            "error: Out of memory: lower the numbers of worlds, episodes or hidden units."
+        )
     except KeyboardInterrupt:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -238,13 +246,3 @@ def at_least(least: int, args: Any, *names: str) -> None:
     for name in names:
         if not (value := getattr(args, name)) >= least:
             raise ValueError(f"--{name.replace('_', '-')} is {value}; it needs at least {least}.")
-
-
-def use_threads(threads: int) -> None:
-    """Give XLA `threads` threads (0: all this process has); before JAX is first used."""
-    if threads < 0:
-        raise ValueError(f"--threads is {threads}; it needs a count, or 0 for all.")
-    if threads > (most := 16 * (os.cpu_count() or 1)):
-        raise ValueError(f"--threads is {threads}; it takes at most 16 for each core, {most}.")
-    if threads:
-        os.environ["NPROC"] = str(threads)

@@ -10,7 +10,7 @@ import numpy as np
 
 from envs import World
 from envs.simulation import Simulation
-from rl import export, record, rollout
+from rl import export, processes, record, rollout
 from rl.policy import Policy
 from rl.rollout import Worlds
 from rl.spec import Spec
@@ -55,10 +55,11 @@ class Deployer:
         """An artefact of each seed: leaves [seeds, ...], and [seeds, N, ...] of the worlds."""
         if not possible(self.env):
             return
+        sims = processes.gathered(worlds.state.sim)
+        if not processes.first():
+            return
         for i, seed in enumerate(log.manifest["seeds"]):
-            mine, sim = jax.device_get(
-                jax.tree.map(lambda x, i=i: x[i], (params, worlds.state.sim))
-            )
+            mine, sim = jax.device_get(jax.tree.map(lambda x, i=i: x[i], (params, sims)))
             # Of worlds in mid-episode, as if they were ticks: golden vectors of all that happens.
             asked = sim.command if self.env.task.spec.command else np.zeros((1, 0))
             seen = {n: _ticks(x) for n, x in sim.told.items()}, _ticks(asked)

@@ -21,9 +21,9 @@ import envs
 from agents.one_step import OneStep
 from experiments import base, cli, host, offline, play
 from experiments.base import Base
-from experiments.host import Course
+from experiments.course import Course
 from experiments.start import Start
-from rl import record
+from rl import processes, record
 from rl.data.dataset import Dataset
 from rl.policy import Policy
 from rl.types import Obs, Params
@@ -95,7 +95,7 @@ def timed(call: Callable[[], object], calls: int) -> np.ndarray:
 
 
 def main(args: Args) -> None:
-    cli.use_threads(args.threads)
+    processes.use_threads(args.threads)
     env = envs.world(args.env, args.physics, threads=args.threads)
     found, data = base.base(args, env), offline.prepared(args, env)
     host.train(offline.check(args, env, data), env, lambda part: course(part, env, data, found))

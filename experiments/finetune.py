@@ -20,7 +20,7 @@ from agents.dsrl import DSRL
 from envs.simulation import Simulation
 from experiments import base, cli, host, offline, play
 from experiments.base import Base
-from experiments.host import Course
+from experiments.course import Course
 from experiments.off_policy import first_rows, groups, pace, plan, room
 from experiments.offline_to_online import check_data, mixed, shared
 from rl import buffer, memory, norm, record, rollout

@@ -20,8 +20,8 @@ from agents.reinflow import ReinFlow
 from envs.simulation import Simulation
 from experiments import base, cli, host, offline
 from experiments.base import Base
+from experiments.course import Course, Plan, Run
 from experiments.finetune import compare
-from experiments.host import Course, Plan, Run
 from experiments.ppo import MOST_PER_PHASE, PHASES, groups
 from rl import rollout
 from rl.planned import Planned

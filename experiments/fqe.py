@@ -19,7 +19,7 @@ import tyro
 
 from envs import World
 from experiments import cli, host, offline, play
-from rl import manifest, memory, runs
+from rl import manifest, memory, processes, runs
 from rl.data import fqe, npz, sampling
 from rl.data.dataset import Dataset
 from rl.data.fqe import FQE
@@ -88,7 +88,7 @@ class Discounted:
 
 
 def main(args: Args) -> None:
-    cli.use_threads(args.threads)
+    processes.use_threads(args.threads)
     check(args)
     judged = [loaded(run, args.run_seed) for run in args.runs]
     data = prepared(args, judged)

@@ -25,8 +25,8 @@ from envs.locomotion.joystick import Joystick
 from envs.locomotion.legged import ROBOTS
 from envs.simulation import Simulation
 from experiments import cli, host, play
+from experiments.course import Course
 from experiments.deploy import Deployer, acted
-from experiments.host import Course
 from experiments.teacher_student import groups, plan
 from rl import manifest, rollout, runs
 from rl.policy import Policy

@@ -31,7 +31,8 @@ from experiments.lived import VIEWS, Kind, Told
 from experiments.taken import EXPLORER, Intake, Seen, Store, taken_in
 from rl import artefact, buffer, health
 from rl.record import Record
-from rl.saver import Saver, Stop
+from rl.saver import Saver
+from rl.stop import Stop
 from rl.types import Array, Key, Metrics, PyTree, Transition
 
 IDLE_S = 0.02  # between two looks for what robots have done

@@ -5,12 +5,14 @@ phases are compiled, and after each the host looks in: it logs, judges, saves, w
 and ends what is done, asked to stop, or broken.
 """
 
+import atexit
+import shutil
 import sys
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -19,12 +21,15 @@ import tyro
 import envs
 from envs.simulation import Simulation
 from experiments import cli, play
+from experiments.course import Course, Plan, compiled, judge, over_seeds
 from experiments.deploy import Deployer, prompt
-from rl import checkpoint, health, memory, parallel, record, rollout, runs
-from rl.agent import Agent
-from rl.rollout import Worlds
-from rl.saver import Saver, Stop
-from rl.types import Array, Key, Metrics, PyTree
+from rl import checkpoint, health, memory, parallel, processes, record, runs
+from rl.saver import Saver
+from rl.stop import Stop
+from rl.types import PyTree
+
+# What a manifest tells of what learns where, besides how far it is.
+TOLD = "algorithm", "env", "config", "seeds", "physics", "horizon", "control_dt"
 
 
 @dataclass(frozen=True)
@@ -50,38 +55,9 @@ class Args:
     agent: Any = None
 
 
-class Run(NamedTuple):
-    """All that training carries; an experiment with more to carry has a tuple of its own."""
-
-    learner: PyTree  # the agent's state
-    worlds: Worlds
-    key: Key  # of the training to come
-    iteration: Array  # [] int32
-
-
-class Plan(NamedTuple):
-    phases: int  # after each of which the host looks in
-    iterations: int  # in a phase
-
-
-class Course(NamedTuple):
-    """What an experiment does to one seed; the host does the rest.  Any `replay` is a Buffer."""
-
-    agent: Agent
-    begin: Callable[..., Any]  # a Run, of what is `given`, a key, and what it is to `start` from
-    phase: Callable[..., tuple[Any, Metrics]]  # of a run, and what is `given`
-    plan: Plan
-    steps: Callable[[int], int]  # of the environment, after so many iterations
-    facts: Mapping[str, Any] = MappingProxyType({})  # that the manifest is to have besides
-    given: tuple[PyTree, ...] = ()  # the same for all seeds: no constant of a program, if large
-    start: tuple[PyTree, ...] = ()  # leaves [seeds, ...]
-    look: Callable[[record.Record], None] = lambda log: None  # at the record, once all is done
-    shards: int = 1  # that worlds and batches lie in
-
-
 def simulated(args: Args) -> Simulation:
     """The environment of `args`; the first thing that a program does."""
-    cli.use_threads(args.threads)
+    processes.use_threads(args.threads)
     return envs.simulate(args.env, args.physics, threads=args.threads)
 
 
@@ -97,9 +73,9 @@ def train(parts: list[Any], env: envs.World, course: Callable[[Any], Course]) ->
     for done, part in enumerate(parts, 1):
         try:
             with record_of(part, env) as log:
-                learn(part, env, taken := course(part), log)
-                play.conclude(log, part.eval_episodes, part.video)
-                taken.look(log)
+                with processes.together(f"--resume {log.out} goes on from its last checkpoint"):
+                    learn(part, env, taken := course(part), log)
+                conclude(part, taken, log)
         except SystemExit as end:
             if not str(end).startswith("failed"):
                 if rest := parts[done:]:
@@ -114,50 +90,53 @@ def train(parts: list[Any], env: envs.World, course: Callable[[Any], Course]) ->
 def learn(args: Args, env: envs.World, course: Course, log: record.Record) -> None:
     """Look in after each phase, until it is done, stopped or broken."""
     (phases, iterations), deploy = course.plan, course.agent.deploy
-    policy = course.agent.policy(explore=False, action_dim=env.action_dim)
     driven = prompt(course.agent).policy(explore=False, action_dim=env.action_dim)
-    saver, deployer = Saver(log, args.save_s), Deployer(env, driven, args.env_name)
+    saver = Saver(log, args.save_s, args.out if args.resume else None)
+    deployer = Deployer(env, driven, args.env_name)
     log.update(**course.facts)
     run = started(args, course, log, saver)
     log.save(course.steps(int(run.iteration[0])), jax.device_get(deploy(run.learner)))
-
-    def judged(learner: PyTree) -> rollout.Episodes:
-        return play.judged(env, policy, deploy(learner), args.eval_episodes)
-
-    phase = compiled(course, run)
-    judge: Any = jax.jit(over_seeds(judged, isinstance(env, Simulation)))
-    judge = judge.lower(jax.device_get(run.learner)).compile() if args.evals else judge
+    given = parallel.whole(course.shards, course.given)
+    phase, evaluate = compiled(course, run, given), judge(args, env, course, run, log)
     log.spent("compile")
-
-    def evaluate(step: int, learner: PyTree) -> None:
-        found = jax.device_get(judge(jax.device_get(learner)))  # by one device
-        log.evaluated(step, *play.outcomes(found), metrics=found.metrics)
-        log.spent("evaluate")
-
     if args.evals and course.start and not int(run.iteration[0]):
         evaluate(course.steps(0), run.learner)  # what it is to be better than
     print(f"compiled {log.manifest['compile_s']:.0f} s; a line after each tenth", flush=True)
     with Stop() as stop:
         done = int(run.iteration[0]) // iterations
-        while done < phases and not stop.asked:
-            run, metrics = phase(run, *course.given)
+        asked, due = processes.agreed(stop.asked, False)
+        while done < phases and not asked:
+            run, metrics = phase(run, *given)
             done += 1
             metrics, step = jax.device_get(metrics), course.steps(done * iterations)
             log.log(step, metrics)
             params = jax.device_get(deploy(run.learner))
             if what := health.trouble(metrics, params):
-                stop.asked = f"failed: {what} by step {step:,}"
+                asked = f"failed: {what} by step {step:,}"
                 health.diagnose(log, step, what, metrics, run.learner)
                 break
             log.save(step, params)
             log.spent("train")
             if done * args.evals // phases > (done - 1) * args.evals // phases:
                 evaluate(step, run.learner)
-            if saver.due or stop.asked or done == phases:
+            asked, due = processes.agreed(stop.asked, saver.due)
+            if due or asked or done == phases:
                 deployer.write(log, params, run.worlds)  # first: who is killed goes on from below
                 saver.save(step, run)
                 log.spent("save")
-    log.update(status=stop.asked or "done")
+    log.update(status=asked or "done")
+
+
+def conclude(args: Args, course: Course, log: record.Record) -> None:
+    """The first process tells what came of the run, and the others wait for it."""
+    try:
+        if processes.first():
+            play.conclude(log, args.eval_episodes, args.video)
+            course.look(log)
+    finally:
+        processes.meet()
+    if log.manifest["status"] != "done":
+        sys.exit(1)
 
 
 def started(args: Args, course: Course, log: record.Record, saver: Saver) -> Any:
@@ -170,41 +149,24 @@ def started(args: Args, course: Course, log: record.Record, saver: Saver) -> Any
 
     like = jax.eval_shape(fresh, *told)
     lies = parallel.placed(course.shards, like)
-    if args.resume and (found := saver.restore(like, checkpoint.step_of(args.resume))):
-        return found if lies is None else jax.device_put(found, lies)
-    return jax.jit(fresh, out_shardings=lies)(*told)
-
-
-def compiled(course: Course, run: Any) -> Callable[..., tuple[Any, Metrics]]:
-    """A phase of all seeds, which leaves all where it lies."""
-
-    def phase(run: Any, *given: PyTree) -> tuple[Any, Metrics]:
-        return over_seeds(lambda one: course.phase(one, *given))(run)
-
-    lies = parallel.placed(course.shards, run)
-    program = jax.jit(phase, donate_argnums=0, out_shardings=lies and (lies, None))
-    return program.lower(run, *course.given).compile()
-
-
-def over_seeds(f: Callable[..., Any], together: bool = True) -> Callable[..., Any]:
-    """`f` of each seed, arguments and results with leaves [seeds, ...].
-
-    Side by side on an accelerator, if `together`.  In turn on a CPU, which that keeps as busy, and
-    where a seed's numbers are then to the last bit those it would have alone.
-    """
-    if jax.default_backend() == "cpu" or not together:
-        return lambda *args: jax.lax.map(lambda xs: f(*xs), args)
-    return jax.vmap(f)
+    if args.resume and (found := saver.restore(like, runs.step_of(args.resume))):
+        return found if lies is None else parallel.place(found, lies)
+    return jax.jit(fresh, out_shardings=lies)(*parallel.whole(course.shards, told))
 
 
 def record_of(args: Args, env: envs.World) -> record.Record:
-    """The record of a new run of `args` in `env`, or of that which they resume."""
+    """The record of a new run of `args` in `env`, or of that which they resume.
+
+    Of several processes the first writes it, and the others a copy that nobody keeps.
+    """
     ways = {"track": args.track, "strict": args.when_full == "stop"}
     if args.resume:
         found = runs.read_manifest(args.out)
         if args.resume == args.out and runs.finished(found):
             print(f"{args.out} is done: nothing to go on with. python -m experiments.play shows it")
             sys.exit(0)
+        if not processes.first():
+            return aside(args, {name: found[name] for name in TOLD})
         log = record.Record.again(args.out, **ways)
         if (args.out / "diverged.json").exists():
             print(f"it broke before ({log.before['status']}), and may again", flush=True)
@@ -216,7 +178,16 @@ def record_of(args: Args, env: envs.World) -> record.Record:
     physics = type(env.physics).__name__.lower() if isinstance(env, Simulation) else "gymnasium"
     facts = {"algorithm": algorithm, "env": args.env_name, "config": args, "seeds": seeds}
     facts |= {"physics": physics, "horizon": env.horizon, "control_dt": env.control_dt}
+    if not processes.first():
+        return aside(args, facts)
     return record.Record(args.out, args.steps, **ways, **facts)
+
+
+def aside(args: Args, facts: dict[str, Any]) -> record.Record:
+    """The record of a process that is not the run's first, which is gone when that ends."""
+    out = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, out, ignore_errors=True)
+    return record.Record(out, args.steps, **facts)
 
 
 def groups(args: Any, each: int, what: str, mend: str) -> list[Any]:
@@ -227,7 +198,9 @@ def groups(args: Any, each: int, what: str, mend: str) -> list[Any]:
     last = args.seed + args.seeds - 1
     if not 0 <= args.seed <= last < 2**31:
         raise ValueError(f"--seed {args.seed} to {last}: seeds lie from 0 to 2,147,483,647.")
-    most = int(0.75 * memory.available()) // max(each, 1)  # the rest is the program's, and others'
+    most = processes.least(
+        int(0.75 * memory.available()) // max(each, 1)
+    )  # the rest is the program's, and others'
     if args.resume and most < args.seeds:
         memory.require(each * args.seeds, what, "resume it where there is more")
     if most < 1:

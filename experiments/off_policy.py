@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from agents.sac import SAC
 from envs.simulation import Simulation
 from experiments import cli, host, prior
-from experiments.host import Course, Plan
+from experiments.course import Course, Plan
 from rl import buffer, memory, norm, parallel, rollout
 from rl.agent import FromReplay
 from rl.env import Env

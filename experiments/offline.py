@@ -20,8 +20,8 @@ from agents.iql import IQL
 from envs.simulation import Simulation
 from envs.task import Task
 from experiments import cli, host, prior, start
-from experiments.host import Course, Plan, Run
-from rl import memory, record, rollout, runs
+from experiments.course import Course, Plan, Run
+from rl import memory, processes, record, rollout, runs
 from rl.agent import FromReplay
 from rl.data import dataset, held_out, npz, sampling, verdict
 from rl.data.dataset import Dataset
@@ -142,7 +142,7 @@ def look(within: tuple[float, float], alike: bool, log: record.Record) -> None:
 
 
 def main(args: Args) -> None:
-    cli.use_threads(args.threads)
+    processes.use_threads(args.threads)
     env = envs.world(args.env, args.physics, threads=args.threads)
     check_rewards(args)
     data = prepared(args, env)

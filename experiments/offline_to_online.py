@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from agents.sac import SAC
 from envs.simulation import Simulation
 from experiments import cli, host, offline, start
-from experiments.host import Course
+from experiments.course import Course
 from experiments.off_policy import groups, pace, plan, room
 from rl import buffer, memory, rollout
 from rl.data import npz, sampling

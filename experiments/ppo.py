@@ -17,7 +17,7 @@ from agents.ppo import PPO
 from envs import checks
 from envs.simulation import Simulation
 from experiments import cli, host, play
-from experiments.host import Course, Plan, Run
+from experiments.course import Course, Plan, Run
 from rl import memory, parallel, rollout
 from rl.env import Env
 from rl.policy import Policy

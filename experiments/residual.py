@@ -21,7 +21,7 @@ from agents.resfit import ResFiT
 from envs.simulation import Simulation
 from experiments import base, cli, host, offline
 from experiments.base import Base
-from experiments.host import Course
+from experiments.course import Course
 from experiments.off_policy import first_rows, groups, pace, plan, room
 from experiments.offline_to_online import check_data, mixed, shared, valued
 from rl import buffer, memory, norm, residual, rollout

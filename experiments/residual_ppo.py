@@ -19,7 +19,7 @@ from agents.resip import ResiP
 from envs.simulation import Simulation
 from experiments import base, cli, host
 from experiments.base import Base
-from experiments.host import Course, Plan, Run
+from experiments.course import Course, Plan, Run
 from experiments.ppo import MOST_PER_PHASE, PHASES, groups
 from rl import residual, rollout
 from rl.policy import Policy

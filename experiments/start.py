@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import envs
 from envs import World, checks
 from experiments import cli, host
-from rl import checkpoint, manifest, runs
+from rl import manifest, runs
 from rl.checkpoint import Checkpoints, fingerprint, named
 from rl.env import Env
 from rl.train import Trainable
@@ -68,7 +68,7 @@ def start(args: Args, env: World) -> Start:
 def learned(args: Args, path: Path, env: World) -> PyTree:
     """The learners of a run's checkpoint, the newest unless `path` is of another, of the seeds of
     `args`: leaves [seeds, ...]."""
-    run, step = runs.run_of(path), checkpoint.step_of(path)
+    run, step = runs.run_of(path), runs.step_of(path)
     facts = runs.read_manifest(run)
     config, seeds = facts["config"], facts["seeds"]
     agent = cli.learned_by(facts["algorithm"], config["agent"])

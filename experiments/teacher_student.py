@@ -23,7 +23,7 @@ from agents.dagger import DAgger
 from envs import checks
 from envs.simulation import Simulation
 from experiments import cli, host, play
-from experiments.host import Course, Plan, Run
+from experiments.course import Course, Plan, Run
 from rl import memory, rollout
 from rl.policy import Policy
 from rl.types import Array, Key, Metrics, Obs, Params

@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from rl import manifest, memory, runs
-from rl.types import Array, Params, PyTree
+from rl.types import Params, PyTree, keyed, words
 
 KEEP = 3  # newest checkpoints, besides the best
 SEAL = "seal.json"  # hashes of a checkpoint's files, written last: without it, it is not complete
@@ -32,20 +31,28 @@ class Checkpoints:
     """States at some steps of a run, in `folder`: the newest few, and that of the best score.
 
     `about` says what they are of (names to JSON): a checkpoint about anything else is refused.
+    Of several processes each reads by itself, and those that are not to `write` change nothing.
     """
 
-    def __init__(self, folder: Path, about: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, about: Mapping[str, Any], write: bool = True) -> None:
         import orbax.checkpoint as ocp  # slow to import
 
         logging.getLogger("absl").setLevel(logging.CRITICAL)  # it prints what it raises as well
         self.folder, self.about = folder, json.loads(json.dumps(about))
         self._args = ocp.args
+        me = jax.process_index()
+        if write:
+            folder.mkdir(parents=True, exist_ok=True)
         self._manager = ocp.CheckpointManager(
             folder.absolute(),
             options=ocp.CheckpointManagerOptions(
-                enable_async_checkpointing=False, cleanup_tmp_directories=True
+                enable_async_checkpointing=False, cleanup_tmp_directories=write,
+                create=False, read_only=not write,
+                multiprocessing_options=ocp.options.MultiprocessingOptions(
+                    primary_host=me, active_processes={me}, barrier_sync_key_prefix=str(me)
+                ),
             ),
-        )
+        )  # fmt: skip
 
     def steps(self) -> list[int]:
         """Of the checkpoints that were written to their end."""
@@ -60,9 +67,10 @@ class Checkpoints:
         free = shutil.disk_usage(self.folder).free
         if free < 1.5 * memory.size(state) + 1e6:  # orbax's own failure leaves its threads behind
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        about = {"about": self.about, "leaves": _leaves(state)}
+        about = {"about": self.about, "leaves": _leaves(state), "keys": "words"}
+        numbers = jax.device_get(words(state))
         items = self._args.Composite(
-            state=self._args.StandardSave(state), about=self._args.JsonSave(about)
+            state=self._args.StandardSave(numbers), about=self._args.JsonSave(about)
         )
         try:
             self._manager.save(step, args=items, force=True)
@@ -77,28 +85,28 @@ class Checkpoints:
 
     def restore(self, like: PyTree, step: int) -> PyTree:
         """The state at `step`, shaped as `like`; ValueError says what is wrong with it."""
-        self._trusted(like, step)
-        return self._item(step, "state", self._args.StandardRestore(_here(like)))
+        told = self._trusted(like, step)
+        return keyed(self._item(step, "state", self._args.StandardRestore(_here(like, told))), like)
 
     def part(self, name: str, like: PyTree, step: int) -> PyTree:
         """What the state at `step` has by this name, shaped as `like`; ValueError as `restore`."""
         import orbax.checkpoint as ocp
 
-        self._trusted({name: like}, step)
+        told = self._trusted({name: like}, step)
         path, how = self.folder.absolute() / str(step) / "state", ocp.checkpoint_utils
-        like = _here(like)
-        args = ocp.args.PyTreeRestore(
-            {name: like}, how.construct_restore_args({name: like}), partial_restore=True
-        )
-        return ocp.Checkpointer(ocp.PyTreeCheckpointHandler()).restore(path, args=args)[name]
+        here = {name: _here(like, told)}
+        args = ocp.args.PyTreeRestore(here, how.construct_restore_args(here), partial_restore=True)
+        found = ocp.Checkpointer(ocp.PyTreeCheckpointHandler()).restore(path, args=args)
+        return keyed(found[name], like)
 
     def drop_after(self, step: int) -> None:
         """Delete the checkpoints later than `step`."""
         for later in [s for s in self.every() if s > step]:
             self._manager.delete(later)
 
-    def _trusted(self, like: PyTree, step: int) -> None:
-        """Raise ValueError unless the checkpoint at `step` is whole and has `like`'s leaves."""
+    def _trusted(self, like: PyTree, step: int) -> dict[str, Any]:
+        """What the checkpoint at `step` says of itself; ValueError unless it is whole and has
+        `like`'s leaves."""
         where = self.folder / str(step)
         if step not in self.steps():
             has = f"it has {', '.join(map(str, self.steps())) or 'none'}"
@@ -114,6 +122,7 @@ class Checkpoints:
         for name, shape in _leaves(like).items():
             if (told := sealed["leaves"].get(name)) != shape:
                 raise ValueError(f"Checkpoint {where} has {name} as {told}, not {shape}.")
+        return sealed
 
     def _item(self, step: int, name: str, how: Any) -> Any:
         """What a checkpoint has by this name."""
@@ -138,8 +147,10 @@ class Checkpoints:
             return {}
 
 
-def _here(like: PyTree) -> PyTree:
-    """`like` on the first device, on however many it lay when it was written."""
+def _here(like: PyTree, told: Mapping[str, Any]) -> PyTree:
+    """`like`, as it was written, on the first device, on however many it lay then."""
+    if "keys" in told:  # as words: before it was told, keys were written as such
+        like = jax.eval_shape(words, like)
     here = SingleDeviceSharding(jax.local_devices()[0])
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=here), like)
 
@@ -158,15 +169,6 @@ def begun(resume: Path) -> tuple[Path, dict[str, Any]]:
     return run, facts
 
 
-def step_of(resume: Path) -> int | None:
-    """The step of RUN/checkpoints/STEP; None of a RUN."""
-    if resume.parent.name != "checkpoints":
-        return None
-    if not resume.name.isdigit():
-        raise ValueError(f"{resume} is no checkpoint: their names are numbers of steps.")
-    return int(resume.name)
-
-
 def _hashes(folder: Path) -> dict[str, str]:
     """Of every file of a checkpoint but its seal."""
     found = {}
@@ -181,17 +183,11 @@ def _hashes(folder: Path) -> dict[str, str]:
 def fingerprint(tree: PyTree) -> str:
     """A hash of every leaf's name, dtype, shape and bytes."""
     digest = hashlib.sha256()
-    for name, leaf in named(jax.device_get(jax.tree.map(_words, tree))):
+    for name, leaf in named(jax.device_get(words(tree))):
         leaf = np.asarray(leaf)
         digest.update(f"{name} {leaf.dtype} {leaf.shape}".encode())
         digest.update(np.ascontiguousarray(leaf).tobytes())
     return digest.hexdigest()
-
-
-def _words(leaf: Array) -> Array:
-    """A key as the words it is made of, any other array as it is."""
-    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return jax.random.key_data(leaf) if is_key else leaf
 
 
 def _leaves(tree: PyTree) -> dict[str, str]:

@@ -1,17 +1,16 @@
 """Refuse what would not fit before it is made."""
 
 import jax
-import jax.numpy as jnp
 import psutil
 
-from rl.types import PyTree
+from rl.types import PyTree, is_key
 
 
 def size(*trees: PyTree) -> int:
     """Bytes of all leaves (arrays or ShapeDtypeStructs; a key counts as its words)."""
     total = 0
     for leaf in jax.tree.leaves(trees):
-        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        if is_key(leaf):
             leaf = jax.eval_shape(jax.random.key_data, leaf)
         total += leaf.size * leaf.dtype.itemsize
     return total

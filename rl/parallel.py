@@ -20,7 +20,7 @@ from rl.buffer import Buffer
 from rl.env import Env
 from rl.policy import Policy
 from rl.rollout import Episodes, Worlds
-from rl.types import Array, Key, Params, PyTree, Transition
+from rl.types import Array, Key, Params, PyTree, Transition, keyed, words
 
 AXIS = "shards"  # of the devices
 
@@ -152,3 +152,24 @@ def placed(shards: int, run: Any) -> Any:
         return jax.tree.map(lambda _: NamedSharding(mesh(shards), apart.get(type(x), P())), x)
 
     return jax.tree.map(lies, run, is_leaf=lambda x: type(x) in apart)
+
+
+def everywhere(shards: int) -> NamedSharding:
+    """What every device has whole."""
+    return NamedSharding(mesh(shards), P())
+
+
+def whole(shards: int, tree: PyTree) -> PyTree:
+    """Arrays that each process has, for programs of all devices."""
+    if shards == 1:
+        return tree
+    return place(tree, jax.tree.map(lambda _: everywhere(shards), tree))
+
+
+def place(tree: PyTree, lies: PyTree) -> PyTree:
+    """Arrays that each process has, whole, where they are to lie."""
+
+    def put(x: Array, lies: NamedSharding) -> Array:
+        return jax.make_array_from_callback(x.shape, lies, lambda at: x[at])
+
+    return keyed(jax.tree.map(put, jax.device_get(words(tree)), lies), tree)

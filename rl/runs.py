@@ -34,6 +34,15 @@ def run_of(path: Path) -> Path:
     return path.parent.parent if path.parent.name == "checkpoints" else path
 
 
+def step_of(resume: Path) -> int | None:
+    """The step of RUN/checkpoints/STEP; None of a RUN."""
+    if resume.parent.name != "checkpoints":
+        return None
+    if not resume.name.isdigit():
+        raise ValueError(f"{resume} is no checkpoint: their names are numbers of steps.")
+    return int(resume.name)
+
+
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a file of JSON lines, if there is one; a last line cut off by a kill left out."""
     rows, lines = [], path.read_bytes().split(b"\n") if path.exists() else [b""]

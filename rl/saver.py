@@ -4,40 +4,39 @@ A checkpoint is the run's state; the replay lies beside it in blocks of rows, ea
 once, so that a checkpoint writes only what is new.
 """
 
-import os
 import re
-import signal
-import sys
-import threading
 import time
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from rl import processes
 from rl.checkpoint import Checkpoints, fingerprint, write_tensors
 from rl.record import Record
 from rl.types import PyTree, Transition
 
-SIGNALS = {int(signal.SIGINT): "Ctrl-C", int(signal.SIGTERM): "SIGTERM"}
 BLOCK = re.compile(r"rows-(\d+)-(\d+)\.safetensors")
 
 
 class Saver:
     """Checkpoints of the run `log` and, in blocks, the replay they go with.
 
-    A state's field `replay`, if it has one, is a Buffer with leaves [S, T, N, ...].
+    A state's field `replay`, if it has one, is a Buffer with leaves [S, T, N, ...].  Of several
+    processes all save and restore at once, and the first writes.
     """
 
-    def __init__(self, log: Record, every: float) -> None:
-        """`every` s a checkpoint is due."""
+    def __init__(self, log: Record, every: float, out: Path | None = None) -> None:
+        """`every` s a checkpoint is due; `out` is the run's, where that of `log` is another."""
         about = {name: log.manifest[name] for name in ("algorithm", "env", "config", "seeds")}
         self.log, self.every, self.saved = log, every, time.perf_counter()
-        self.checkpoints = Checkpoints(log.out / "checkpoints", about)
-        self.blocks = Blocks(log.out / "replay")
+        out, self.first = out or log.out, processes.first()
+        self.checkpoints = Checkpoints(out / "checkpoints", about, write=self.first)
+        self.blocks = Blocks(out / "replay")
         self.rows = 0  # that blocks hold, from the run's first
 
     @property
@@ -46,24 +45,29 @@ class Saver:
 
     def save(self, step: int, state: Any) -> None:
         """Write a checkpoint; where it cannot be, those there are stay."""
-        self.log.attempt(f"checkpoint of step {step:,}", lambda: self._write(step, state))
+        write = partial(self._write, step, state, *self._whole_of(state))
+        if self.first:
+            self.log.attempt(f"checkpoint of step {step:,}", write)
         self.saved = time.perf_counter()
 
-    def _write(self, step: int, state: Any) -> None:
+    def _whole_of(self, state: Any) -> tuple[Any, int, Transition | None]:
+        """A state without its replay's rows; those that no block holds yet, from which on."""
+        first, rows = 0, None
         if hasattr(state, "replay"):
-            self._append(state.replay)
-        self.checkpoints.save(step, _without_rows(state), self.log.score)
-        self._tidy(state)
+            end, capacity = int(state.replay.written[0]), state.replay.data.reward.shape[1]
+            first = max(processes.told(self.rows), end - capacity)
+            if first < end:
+                slots = np.arange(first, end) % capacity
+                rows = jax.tree.map(lambda ring: ring[:, slots], state.replay.data)
+                rows = jax.device_get(processes.gathered(rows))
+        return processes.gathered(_without_rows(state)), first, rows
 
-    def _append(self, replay: Any) -> None:
-        """Write the rows of the ring that no block holds yet."""
-        end, capacity = int(replay.written[0]), replay.data.reward.shape[1]
-        first = max(self.rows, end - capacity)
-        if first < end:
-            slots = np.arange(first, end) % capacity
-            rows = jax.tree.map(lambda ring: ring[:, slots], replay.data)
-            self.blocks.append(first, jax.device_get(rows))
-            self.rows = end
+    def _write(self, step: int, like: Any, whole: Any, first: int, rows: Transition | None) -> None:
+        if rows is not None:
+            self.blocks.append(first, rows)
+            self.rows = first + rows.reward.shape[1]
+        self.checkpoints.save(step, whole, self.log.score)
+        self._tidy(like)
 
     def _tidy(self, state: Any) -> None:
         """Delete the rows that no checkpoint there is needs; a row is a step of all worlds."""
@@ -92,9 +96,11 @@ class Saver:
             dropped = f", without {', '.join(later)}" if later else ""
             print(f"goes on from its checkpoint {step}{dropped}", flush=True)
         self.rows = int(state.replay.written[0]) if state and hasattr(state, "replay") else 0
-        self.checkpoints.drop_after(step)
-        self._tidy(like)
-        self.log.rewind(step)
+        processes.meet()  # all have read it
+        if self.first:
+            self.checkpoints.drop_after(step)
+            self._tidy(like)
+            self.log.rewind(step)
         return state
 
     def _offering(self, like: Any, step: int) -> Any:
@@ -201,43 +207,3 @@ def _read(path: Path, like: Transition) -> Transition:
     if not seal or fingerprint(rows) != seal.get("hash"):
         raise ValueError(f"{path} is damaged: its contents do not match their hash.")
     return rows
-
-
-class Stop:
-    """A first Ctrl-C or SIGTERM asks a loop to end in good order, a second one ends it at once.
-
-    While it is entered, `asked` says what asked; empty if nothing did.  A thread listens, for
-    Python itself hears nothing, and of two signals the last, until a compiled program returns.
-
-    Only in the main thread: elsewhere, signals are left to whoever has it.
-    """
-
-    def __init__(self) -> None:
-        self.asked = ""
-        self._before: dict[int, object] = {}
-
-    def __enter__(self) -> Self:
-        ear, self._mouth = os.pipe()
-        os.set_blocking(self._mouth, False)
-        self._fd_before = signal.set_wakeup_fd(self._mouth)
-        for number in SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as in the background of a script
-                self._before[number] = signal.signal(number, lambda *_: None)
-        threading.Thread(target=self._listen, args=[ear], daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)  # pyright: ignore
-        signal.set_wakeup_fd(self._fd_before)
-        os.close(self._mouth)
-
-    def _listen(self, ear: int) -> None:
-        while heard := os.read(ear, 1):
-            if heard[0] in self._before:
-                if self.asked:
-                    said = "\nstopped at once: --resume goes on from the last checkpoint"
-                    print(said, file=sys.stderr, flush=True)
-                    os._exit(128 + heard[0])  # as shells have it
-                self.asked = f"stopped by {SIGNALS[heard[0]]}"
-        os.close(ear)

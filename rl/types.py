@@ -7,6 +7,7 @@ O observation size, A action size, H action chunk.
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 Array = jax.Array
 Key = jax.Array
@@ -27,6 +28,24 @@ class Transition(NamedTuple):
     truncated: Array  # [...] bool; the clock ran out, the value goes on
     next_obs: Obs
     aux: PyTree = ()  # what the policy wants remembered: log-density, value, noise
+
+
+def is_key(x: Any) -> bool:
+    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+
+def words(tree: PyTree) -> PyTree:
+    """`tree` with every key as the uint32 words that it is made of."""
+    return jax.tree.map(lambda x: jax.random.key_data(x) if is_key(x) else x, tree)
+
+
+def keyed(tree: PyTree, like: PyTree) -> PyTree:
+    """`tree` with keys of its words where `like` has keys."""
+
+    def key(x: Array, like: Array) -> Array:
+        return jax.random.wrap_key_data(jnp.asarray(x)) if is_key(like) and not is_key(x) else x
+
+    return jax.tree.map(key, tree, like)
 
 
 def view(obs: Obs, who: str) -> Obs:

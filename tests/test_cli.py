@@ -15,7 +15,7 @@ import envs
 from experiments import cli, make_data, prior
 from experiments.offline import Args
 from rl import manifest
-from rl.saver import Stop
+from rl.stop import Stop
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_signal_asks_and_is_left_to_others_afterwards() -> None:
 def test_a_second_signal_ends_what_python_cannot_interrupt() -> None:
     code = """
 import hashlib
-from rl.saver import Stop
+from rl.stop import Stop
 with Stop():
     print("deaf", flush=True)
     hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)

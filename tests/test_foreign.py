@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from envs.adapters.foreign import Foreign
-from experiments import cli, drive, fqe, host, make_data, offline, play, sac
+from experiments import cli, course, drive, fqe, make_data, offline, play, sac
 from rl import policy, rollout, runs
 from rl.data import dataset, npz
 from rl.data.fqe import FQE
@@ -210,10 +210,12 @@ def test_seeds_are_judged_in_turn_where_others_are_side_by_side(
     )
     judged = lambda gain: play.judged(world, act, gain, 3).returns  # noqa: E731
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    together = jax.jit(host.over_seeds(judged, together=False))
+    together = jax.jit(course.over_seeds(judged, together=False))
     found = together(np.array([-1.0, -0.1], np.float32))
     assert found.shape == (2, 3)
     alone = jax.jit(judged)(np.float32(-0.1))
     np.testing.assert_allclose(found[1], alone, rtol=1e-5)
     with pytest.raises(Exception, match="no vmap over seeds"):
-        jax.block_until_ready(jax.jit(host.over_seeds(judged))(np.array([-1.0, -0.1], np.float32)))
+        jax.block_until_ready(
+            jax.jit(course.over_seeds(judged))(np.array([-1.0, -0.1], np.float32))
+        )

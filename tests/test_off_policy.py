@@ -17,7 +17,7 @@ from agents.crossq import CrossQ
 from agents.sac import SAC
 from agents.td3 import TD3
 from experiments import cli, crossq, off_policy, play, sac, simbav2, td3
-from rl import checkpoint, record, runs
+from rl import record, runs
 from rl.checkpoint import named
 
 SMALL = shlex.split(
@@ -199,10 +199,10 @@ def test_a_manifest_without_what_a_resume_needs_is_refused(facts: Any, tmp_path:
 
 
 def test_a_checkpoint_is_named_by_its_step() -> None:
-    assert checkpoint.step_of(Path("runs/sac/checkpoints/500")) == 500
-    assert checkpoint.step_of(Path("runs/sac")) is None
+    assert runs.step_of(Path("runs/sac/checkpoints/500")) == 500
+    assert runs.step_of(Path("runs/sac")) is None
     with pytest.raises(ValueError, match="are numbers of steps"):
-        checkpoint.step_of(Path("runs/sac/checkpoints/last"))
+        runs.step_of(Path("runs/sac/checkpoints/last"))
 
 
 def test_a_run_of_another_experiment_or_version_is_not_resumed(

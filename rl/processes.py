@@ -1,0 +1,169 @@
+"""One run in several processes, on one machine or many: all do the same, the first alone writes.
+
+A process is told who it is by JAX_COORDINATOR_ADDRESS (HOST:PORT, where the first listens),
+JAX_NUM_PROCESSES and JAX_PROCESS_ID, which experiments.launch sets, or by what srun sets of a step
+with several tasks.
+"""
+
+import contextlib
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import NoReturn
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from rl.types import PyTree, keyed, words
+
+NAMES = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
+WAIT = 45  # s until all must have come
+SILENCE = 30  # s after which a process of which nothing is heard is lost
+PARTING = 5  # s that a process waits for the others in the end
+LOST = re.compile(r"gloo|nccl|coordination|connection (closed|reset)|heartbeat", re.IGNORECASE)
+
+
+class Lost(ValueError):
+    """Another process of a run has gone."""
+
+
+def join() -> int:
+    """How many processes the run has, once all have come; before JAX is first used.
+
+    Raises ValueError where one does not come, or is not told who it is.
+    """
+    count, me = _told()
+    if count == 1:
+        return 1
+    at = os.environ.get(NAMES[0], "the address that srun gives")
+    missing = threading.Timer(WAIT, _give_up, (count, me, at))
+    missing.daemon = True
+    missing.start()  # what JAX does itself when its time is over is to abort, with a stack of C++
+    try:
+        jax.distributed.initialize(
+            os.environ.get(NAMES[0]), count, me, initialization_timeout=10 * WAIT,
+            heartbeat_timeout_seconds=SILENCE, shutdown_timeout_seconds=PARTING,
+        )  # fmt: skip
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(f"Process {me} of {count} cannot be at {at}: {error}.") from error
+    missing.cancel()
+    if me:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the first says it for all
+    return count
+
+
+def _told() -> tuple[int, int]:
+    """How many processes there are, and which of them this one is."""
+    own = {name: os.environ[name] for name in NAMES if os.environ.get(name)}
+    if not own:
+        if int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1:
+            return int(os.environ["SLURM_STEP_NUM_TASKS"]), int(os.environ["SLURM_PROCID"])
+        return 1, 0
+    if lacking := [name for name in NAMES if name not in own]:
+        raise ValueError(
+            f"{', '.join(own)} is set and {lacking[0]} is not: set all three, or none."
+        )
+    for name in NAMES[1:]:
+        if not own[name].isdigit():
+            raise ValueError(f"{name} is {own[name]!r}; it takes a number.")
+    if not re.fullmatch(r".+:\d+", own[NAMES[0]]):
+        raise ValueError(f"{NAMES[0]} is {own[NAMES[0]]!r}; it takes HOST:PORT.")
+    count, me = int(own[NAMES[1]]), int(own[NAMES[2]])
+    if me >= count:
+        raise ValueError(f"{NAMES[2]} is {me}; of {count} processes the last is {count - 1}.")
+    return count, me
+
+
+def _give_up(count: int, me: int, at: str) -> None:
+    print(
+        f"error: This is process {me} of {count}, and after {WAIT} s not all have come to {at}: "
+        "see that each is started, under a number of its own, and reaches that address.",
+        file=sys.stderr, flush=True,
+    )  # fmt: skip
+    os._exit(1)
+
+
+def end(said: str) -> NoReturn:
+    """Leave with an error; without the others, which would be waited for."""
+    if not jax.distributed.is_initialized():
+        sys.exit(said)
+    print(f"process {jax.process_index()}: {said}", file=sys.stderr, flush=True)
+    if not isinstance(sys.exception(), Lost):
+        time.sleep(1)  # for what others say of the same
+    os._exit(1)
+
+
+def check(count: int, shards: int) -> None:
+    """ValueError where several processes would learn each by itself."""
+    if count > 1 and shards == 1:
+        raise ValueError(
+            f"There are {count} processes, which learn one run together: give --shards, a multiple "
+            "of their devices, to an experiment that has it."
+        )
+
+
+def use_threads(threads: int) -> None:
+    """Give XLA `threads` threads (0: all this process has); before JAX is first used."""
+    if threads < 0:
+        raise ValueError(f"--threads is {threads}; it needs a count, or 0 for all.")
+    if threads > (most := 16 * (os.cpu_count() or 1)):
+        raise ValueError(f"--threads is {threads}; it takes at most 16 for each core, {most}.")
+    if threads:
+        os.environ["NPROC"] = str(threads)
+
+
+def several() -> bool:
+    return jax.process_count() > 1
+
+
+def first() -> bool:
+    """Whether this process is the one that writes."""
+    return jax.process_index() == 0
+
+
+def gathered(tree: PyTree) -> PyTree:
+    """What lies on the devices of all processes, whole in each."""
+    if not several():
+        return tree
+    return keyed(multihost_utils.process_allgather(words(tree), tiled=True), tree)
+
+
+def agreed(asked: str, due: bool) -> tuple[str, bool]:
+    """Why the run is to end, where any process was `asked` to; and if the first finds it `due`."""
+    if not several():
+        return asked, due
+    heard = multihost_utils.process_allgather(np.array([bool(asked), due]))
+    return asked or "stopped by another of its processes" * bool(heard[:, 0].any()), heard[0, 1]
+
+
+def told(number: int) -> int:
+    """What the first has for `number`."""
+    return int(multihost_utils.process_allgather(np.int32(number))[0]) if several() else number
+
+
+def least(number: int) -> int:
+    """The least that any process has for `number`."""
+    if not several():
+        return number
+    return int(multihost_utils.process_allgather(np.float64(number)).min())
+
+
+def meet() -> None:
+    """Wait for all."""
+    if several():
+        multihost_utils.sync_global_devices("met")
+
+
+@contextlib.contextmanager
+def together(goes_on: str) -> Iterator[None]:
+    """Raise ValueError where another process is lost within; `goes_on` is how its run does."""
+    try:
+        yield
+    except (ValueError, jax.errors.JaxRuntimeError) as error:
+        if several() and LOST.search(str(error)):
+            raise Lost(f"another process of the run was lost: {goes_on}") from error
+        raise
