@@ -149,7 +149,7 @@ class ResFiT:
             more = jnp.where(part.alone, 0, more) + noise / self.scale
             return more, part, {"alone": part.alone}
 
-        return Policy(lambda params: residual.NOT_YET, step) if explore else memoryless(act)
+        return Policy(lambda params: residual.not_yet(), step) if explore else memoryless(act)
 
     def deploy(self, state: State) -> Params:
         """All a policy needs: the base's parameters, the actor's and its normaliser."""

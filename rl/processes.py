@@ -51,8 +51,9 @@ def join() -> int:
     except (RuntimeError, ValueError) as error:
         raise ValueError(f"Process {me} of {count} cannot be at {at}: {error}.") from error
     missing.cancel()
-    if me:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the first says it for all
+    own = os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # gloo tells of each connection
+    sys.stdout = os.fdopen(own if me == 0 else 1, "w", buffering=1)  # the first says it for all
     return count
 
 

@@ -150,7 +150,8 @@ class Part(NamedTuple):
     alone: Array  # [] bool, the base acts without what is learned
 
 
-NOT_YET = Part(jnp.float32(-1), jnp.bool(False))
+def not_yet() -> Part:
+    return Part(jnp.float32(-1), jnp.bool(False))
 
 
 def drawn(part: Part, key: Key, alone: float) -> Part:

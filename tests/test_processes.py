@@ -1,0 +1,150 @@
+"""One run in several processes is the run in one, and ends well whatever becomes of one of them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rl import runs
+from tests.test_parallel import SAME, WORDS, told
+from tests.test_sweep import ROOT
+
+LOSSES = ["critic_loss", "actor_loss", "alpha_loss", "q"]
+SHORT = [*SAME.split(), *WORDS["sac"].split(), "--save-s", "0"]
+
+
+def launch(*words: str, group: str = "--processes 2 --devices 2") -> subprocess.Popen:
+    command = [sys.executable, "-m", "experiments.launch", *group.split(), "--", *words]
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def ran(words: list[str], devices: int = 1, **environment: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", *words]
+    env = os.environ | {"JAX_NUM_CPU_DEVICES": str(devices)} | environment
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+
+
+def wait_for_a_checkpoint(run: Path, one: subprocess.Popen, limit: float = 300) -> None:
+    end = time.monotonic() + limit
+    while not list(run.glob("checkpoints/*/seal.json")):
+        assert time.monotonic() < end
+        assert one.poll() is None, one.communicate()
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run in one process, on one device."""
+    run = tmp_path_factory.mktemp("alone") / "run"
+    ended = ran(["experiments.sac", *SHORT, "--out", str(run)])
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return run
+
+
+def test_two_processes_learn_what_one_does_and_go_on_as_one(alone: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    one = launch("sac", *SHORT, "--out", str(run))
+    said, wrong = one.communicate()
+    assert one.returncode == 0, said + wrong
+    assert "SPMD" not in wrong  # which warns where all is sent to one device
+    assert said.count("eval_return") == 1  # the first says it for all
+    assert "Gloo" not in said
+    same(told(alone), told(run))
+    first = min(int(path.name) for path in (run / "checkpoints").iterdir())
+    ended = ran(["experiments.sac", "--resume", str(run / f"checkpoints/{first}")])
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    same(told(alone), told(run))
+
+
+def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
+    """Of 54 updates: losses to 1e-5, and all else that rows tell to 1e-4."""
+    assert one.keys() == other.keys()
+    for name, values in one.items():
+        to = 1e-5 if name in LOSSES else 1e-4
+        np.testing.assert_allclose(other[name], values, rtol=to, atol=1e-5, err_msg=name)
+
+
+def test_a_process_that_is_lost_ends_the_run_which_goes_on_without_it(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    one = launch("sac", *SHORT, "--steps", "4000", "--out", str(run))
+    wait_for_a_checkpoint(run, one)
+    children = subprocess.run(["pgrep", "-P", str(one.pid)], capture_output=True, text=True)
+    os.kill(int(children.stdout.split()[1]), signal.SIGKILL)
+    killed = time.monotonic()
+    _, wrong = one.communicate()
+    assert time.monotonic() - killed < 60
+    assert one.returncode != 0
+    assert "process 1 was ended by SIGKILL" in wrong
+    assert f"--resume {run}" in wrong
+    assert "another process of the run was lost" in runs.read_manifest(run)["status"]
+    ended = ran(["experiments.sac", "--resume", str(run)], devices=2)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "goes on from its checkpoint" in ended.stdout
+    steps = [row["step"] for row in runs.read_metrics(run)]
+    assert steps == sorted({*steps})
+    assert runs.finished(runs.read_manifest(run))
+
+
+def test_asked_to_stop_all_stop_together(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    one = launch("sac", *SHORT, "--steps", "100000", "--out", str(run))
+    wait_for_a_checkpoint(run, one)
+    one.send_signal(signal.SIGTERM)
+    said, wrong = one.communicate(timeout=60)
+    assert one.returncode == 1
+    assert "stopped by SIGTERM" in runs.read_manifest(run)["status"]
+    assert f"--resume {run}" in said
+    assert "Traceback" not in wrong
+
+
+@pytest.mark.parametrize(
+    ("environment", "why"),
+    [
+        ({"JAX_NUM_PROCESSES": "2"}, "JAX_NUM_PROCESSES is set and JAX_COORDINATOR_ADDRESS is not"),
+        ({"JAX_NUM_PROCESSES": "two"}, "JAX_NUM_PROCESSES is 'two'; it takes a number"),
+        ({"JAX_PROCESS_ID": "2"}, "JAX_PROCESS_ID is 2; of 2 processes the last is 1"),
+        ({"JAX_COORDINATOR_ADDRESS": "here"}, "'here'; it takes HOST:PORT"),
+    ],
+)
+def test_who_is_not_told_who_it_is_is_refused(environment: dict[str, str], why: str) -> None:
+    whole = {"JAX_COORDINATOR_ADDRESS": "127.0.0.1:1", "JAX_NUM_PROCESSES": "2"}
+    whole = whole | {"JAX_PROCESS_ID": "1"} if len(environment) == 1 else {}
+    given = environment if "set and" in why else whole | environment
+    ended = ran(["experiments.sac", *SHORT], **given)
+    assert ended.returncode == 1
+    assert why in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_one_that_does_not_come_is_told_within_a_minute() -> None:
+    told = {"JAX_COORDINATOR_ADDRESS": "127.0.0.1:9", "JAX_NUM_PROCESSES": "2"}
+    begun = time.monotonic()
+    ended = ran(["experiments.sac", *SHORT], JAX_PROCESS_ID="1", **told)
+    assert time.monotonic() - begun < 60
+    assert ended.returncode == 1
+    assert "not all have come to 127.0.0.1:9" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ([], "After -- come an experiment and its flags"),
+        (["nothing"], "there is no experiment 'nothing'"),
+        (["hil"], "give --shards"),
+        (["sac", "--shards", "1"], "give --shards"),
+        (["sac", "--shards", "3", "--num-envs", "3", "--batch-size", "3"], "4 devices do not"),
+    ],
+)
+def test_what_cannot_be_shared_is_refused(words: list[str], why: str) -> None:
+    one = launch(*words)
+    _, wrong = one.communicate(timeout=60)
+    assert one.returncode == 1
+    assert why in wrong
+    assert "Traceback" not in wrong
