@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rl import norm
+from rl import norm, parallel
 from rl.nets import MLP, apply, flatten, tanh_mlp
 from rl.policy import Policy, memoryless
 from rl.train import Trainable, descend, sound, trainable
@@ -78,24 +78,24 @@ class DAgger:
         error = jnp.mean((apply(actor, params, obs) - wanted) ** 2)
         return error, {"imitation_loss": error}
 
-    def update(self, state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:
-        """All epochs on transitions [T, N, ...] whose `aux` is what the teacher would have done."""
+    def update(
+        self, state: State, batch: Transition, key: Key, shards: int = 1
+    ) -> tuple[State, Metrics]:
+        """All epochs on transitions [T, N, ...] whose `aux` is what the teacher would have done,
+        and whose worlds lie in so many shards."""
         raw = flatten(view(batch.obs, "policy"))
-        obs = norm.normalise(state.obs, raw).reshape(-1, raw.shape[-1])
-        wanted = batch.aux.reshape(-1, batch.aux.shape[-1])
-        size = len(obs) // self.minibatches
-        if size < 1:
+        rows = norm.normalise(state.obs, raw), batch.aux
+        if batch.reward.size // shards < self.minibatches:
             raise ValueError(
-                f"{len(obs)} transitions do not fill {self.minibatches} minibatches: collect more "
-                "(--num-envs, --unroll) or lower --agent.minibatches."
+                f"{batch.reward.size} transitions do not fill {self.minibatches} minibatches: "
+                "collect more (--num-envs, --unroll) or lower --agent.minibatches."
             )
 
-        def step(actor: Trainable, ids: Array) -> tuple[Trainable, Metrics]:
-            return descend(self.tx, self.loss, actor, obs[ids], wanted[ids])
+        def step(actor: Trainable, few: tuple[Array, Array]) -> tuple[Trainable, Metrics]:
+            return descend(self.tx, self.loss, actor, *few)
 
         def epoch(actor: Trainable, key: Key) -> tuple[Trainable, Metrics]:
-            order = jax.random.permutation(key, len(obs))[: size * self.minibatches]
-            return jax.lax.scan(step, actor, order.reshape(self.minibatches, size))
+            return jax.lax.scan(step, actor, parallel.deal(shards, key, rows, self.minibatches))
 
         actor, metrics = jax.lax.scan(epoch, state.actor, jax.random.split(key, self.epochs))
         return State(actor, norm.update(state.obs, raw)), jax.tree.map(jnp.mean, metrics)

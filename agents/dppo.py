@@ -200,6 +200,9 @@ class DPPO:
         )  # fmt: skip
         return jax.tree.map(lambda x: x.reshape(-1, *x.shape[3:]), sample)
 
-    def update(self, state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:
-        """All epochs on one batch of plans [T, N, ...] of `planner`."""
-        return baseline.improve(self, state, batch, key)
+    def update(
+        self, state: State, batch: Transition, key: Key, shards: int = 1
+    ) -> tuple[State, Metrics]:
+        """All epochs on one batch of plans [T, N, ...] of `planner`, whose worlds lie in so many
+        shards."""
+        return baseline.improve(self, state, batch, key, shards)

@@ -62,12 +62,15 @@ class ResiP:
         """All a policy needs: the base's parameters, the Gaussian's and its normaliser."""
         return {"base": state.base, "learned": self.ppo.deploy(state.ppo)}
 
-    def update(self, state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:
-        """All epochs on one batch of transitions [T, N, ...] of an `Assisted` world."""
+    def update(
+        self, state: State, batch: Transition, key: Key, shards: int = 1
+    ) -> tuple[State, Metrics]:
+        """All epochs on one batch of transitions [T, N, ...] of an `Assisted` world, of which so
+        many shards lie apart."""
         batch = batch._replace(
             obs=told(batch.obs), next_obs=told(batch.next_obs), action=batch.aux["more"]
         )
-        learner, metrics = self.ppo.update(state.ppo, batch, key)
+        learner, metrics = self.ppo.update(state.ppo, batch, key, shards)
         return state._replace(ppo=learner), metrics
 
 

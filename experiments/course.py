@@ -41,19 +41,18 @@ class Course(NamedTuple):
     given: tuple[PyTree, ...] = ()  # the same for all seeds: no constant of a program, if large
     start: tuple[PyTree, ...] = ()  # leaves [seeds, ...]
     look: Callable[[record.Record], None] = lambda log: None  # at the record, once all is done
-    shards: int = 1  # that worlds and batches lie in
 
 
 def compiled(
-    course: Course, run: Any, given: tuple[PyTree, ...]
+    shards: int, course: Course, run: Any, given: tuple[PyTree, ...]
 ) -> Callable[..., tuple[Any, Metrics]]:
     """A phase of all seeds, which leaves all where it lies."""
 
     def phase(run: Any, *given: PyTree) -> tuple[Any, Metrics]:
         return over_seeds(lambda one: course.phase(one, *given))(run)
 
-    lies = parallel.placed(course.shards, run)
-    whole = lies and (lies, parallel.everywhere(course.shards))
+    lies = parallel.placed(shards, run)
+    whole = lies and (lies, parallel.everywhere(shards))
     program = jax.jit(phase, donate_argnums=0, out_shardings=whole)
     return program.lower(run, *given).compile()
 

@@ -23,7 +23,7 @@ from experiments.base import Base
 from experiments.course import Course
 from experiments.off_policy import first_rows, groups, pace, plan, room
 from experiments.offline_to_online import check_data, mixed, shared
-from rl import buffer, memory, norm, record, rollout
+from rl import buffer, memory, norm, parallel, record, rollout
 from rl.data import npz, sampling
 from rl.data.dataset import Dataset
 from rl.data.sampling import Sampler, Source, Uniform
@@ -92,8 +92,10 @@ def begin(args: Args, env: Simulation, data: Sources, key: Key, learner: PyTree)
         learner = args.agent.observe(learner, offline.every(source))
     policy, params = explorer(args, env, learner, jnp.bool(True))
     context = args.env.beginner()
-    worlds = rollout.start(env, policy, params, worlds_key, args.num_envs, context)
-    worlds, seen, _ = rollout.collect(env, policy, params, worlds, act_key, first_rows(args))
+    worlds = parallel.start(args.shards, env, policy, params, worlds_key, args.num_envs, context)
+    worlds, seen, _ = parallel.collect(
+        args.shards, env, policy, params, worlds, act_key, first_rows(args)
+    )
     seen = valued(args, seen)
     replay = buffer.init(args.buffer_size // args.num_envs, jax.tree.map(lambda x: x[0], seen))
     returns = norm.earn(norm.returns(args.num_envs), seen, args.agent.gamma)
@@ -112,17 +114,19 @@ def iterate(args: Args, env: Simulation, run: Run, data: Sources) -> tuple[Run, 
     steps, updates = pace(args)
     cold = run.iteration * steps * args.num_envs < args.warm
     policy, params = explorer(args, env, run.learner, cold)
-    worlds, seen, ends = rollout.collect(env, policy, params, run.worlds, keys[0], steps)
+    worlds, seen, ends = parallel.collect(
+        args.shards, env, policy, params, run.worlds, keys[0], steps
+    )
     seen = valued(args, seen)
     replay, learner = buffer.add(run.replay, seen), args.agent.observe(run.learner, seen)
     returns = norm.earn(run.returns, seen, args.agent.gamma)
     shape = updates, args.agent.delay
-    some = math.prod(shape) * (args.batch_size - shared(args))
-    parts = [buffer.sample(replay, keys[1], some, args.n_step)]
+    own = *shape, args.batch_size - shared(args)
+    parts = [parallel.sample(args.shards, replay, keys[1], own, args.n_step)]
     if data:
         some = math.prod(shape) * shared(args)
         parts.append(sampling.sample(data[0], keys[2], some, args.n_step)._replace(aux=()))
-    batch = mixed(parts, shape)
+    batch = mixed(args, parts, shape)
 
     def update(learner: PyTree, now: tuple[Transition, Key]) -> tuple[PyTree, Metrics]:
         return args.agent.update(learner, *now)

@@ -23,7 +23,7 @@ from experiments.base import Base
 from experiments.course import Course, Plan, Run
 from experiments.finetune import compare
 from experiments.ppo import MOST_PER_PHASE, PHASES, groups
-from rl import rollout
+from rl import parallel, rollout
 from rl.planned import Planned
 from rl.types import Key, Metrics, PyTree
 
@@ -50,7 +50,9 @@ def begin(args: Args, env: Simulation, key: Key, learner: PyTree) -> Run:
     worlds_key, key = jax.random.split(key)
     policy, params = args.agent.planner(), args.agent.planning(learner)
     context = args.env.beginner()
-    worlds = rollout.start(world(args, env), policy, params, worlds_key, args.num_envs, context)
+    worlds = parallel.start(
+        args.shards, world(args, env), policy, params, worlds_key, args.num_envs, context
+    )
     worlds = rollout.staggered(world(args, env), worlds, jax.random.fold_in(worlds_key, 0))
     return Run(learner, worlds, key, jnp.int32(0))
 
@@ -59,11 +61,11 @@ def iterate(args: Args, env: Simulation, run: Run) -> tuple[Run, tuple[Metrics, 
     """Collect a batch of plans with the present policy and learn from it."""
     act_key, learn_key = jax.random.split(jax.random.fold_in(run.key, run.iteration))
     policy, params = args.agent.planner(), args.agent.planning(run.learner)
-    worlds, batch, ends = rollout.collect(
-        world(args, env), policy, params, run.worlds, act_key, args.unroll
+    worlds, batch, ends = parallel.collect(
+        args.shards, world(args, env), policy, params, run.worlds, act_key, args.unroll
     )
     batch = batch._replace(reward=args.reward_scale * batch.reward)
-    learner, metrics = args.agent.update(run.learner, batch, learn_key)
+    learner, metrics = args.agent.update(run.learner, batch, learn_key, args.shards)
     return Run(learner, worlds, run.key, run.iteration + 1), (metrics, ends)
 
 
@@ -110,6 +112,7 @@ def main(args: Args) -> None:
 def check(args: Args, env: Simulation) -> list[Args]:
     """Refuse what makes no sense, before anything is made; seeds in groups that fit in memory."""
     cli.at_least(1, args, "steps", "seeds", "num_envs", "unroll", "eval_episodes")
+    parallel.check(args.shards, num_envs=args.num_envs)
     cli.at_least(0, args, "evals", "save_s")
     if args.steps < (batch := batch_steps(args)):
         print(f"--steps is {args.steps:,}; an iteration, which is done whole, has {batch:,}")
@@ -121,7 +124,7 @@ def check(args: Args, env: Simulation) -> list[Args]:
         collected = rollout.collect(world(args, env), policy, params, run.worlds, key, args.unroll)
         return run, collected[1]
 
-    return groups(args, once, "plans")
+    return groups(args, once, "plans", shards=args.shards)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from experiments import cli, host, play
 from experiments.course import Course
 from experiments.deploy import Deployer, acted
 from experiments.teacher_student import groups, plan
-from rl import manifest, rollout, runs
+from rl import manifest, parallel, rollout, runs
 from rl.policy import Policy
 from rl.record import Record
 from rl.types import Array, Key, Metrics, Obs, Params, PyTree
@@ -99,7 +99,7 @@ def started(args: Args, learner: PyTree, lesson: Lesson, key: Key) -> rollout.Wo
     policy = taught(args, lesson, jnp.float32(1))
     params, context = (args.agent.deploy(learner), lesson.params), lesson.env.task.beginner()
     count = args.num_envs // len(args.teachers)
-    worlds = rollout.start(lesson.env, policy, params, key, count, context)
+    worlds = parallel.start(args.shards, lesson.env, policy, params, key, count, context)
     return rollout.staggered(lesson.env, worlds, jax.random.fold_in(key, 0))
 
 
@@ -109,7 +109,9 @@ def iterate(args: Args, lessons: list[Lesson], run: Run) -> tuple[Run, Any]:
     share = 1 - run.iteration / max(args.guided * math.prod(plan(args)), 1)
     mine, keys = args.agent.deploy(run.learner), jax.random.split(act_key, len(lessons))
     each = [
-        rollout.collect(x.env, taught(args, x, share), (mine, x.params), now, k, args.unroll)
+        parallel.collect(
+            args.shards, x.env, taught(args, x, share), (mine, x.params), now, k, args.unroll
+        )
         for x, now, k in zip(lessons, (run.worlds, *run.others), keys, strict=True)
     ]
     worlds, batches, ends = zip(*each, strict=True)
@@ -117,7 +119,7 @@ def iterate(args: Args, lessons: list[Lesson], run: Run) -> tuple[Run, Any]:
     seen = [(x.obs["policy"], x.aux) for x in batches]
     obs, wanted = jax.tree.map(lambda *xs: jnp.concatenate(xs, 1), *seen)
     batch = batches[0]._replace(obs=obs, aux=wanted)
-    learner, metrics = args.agent.update(run.learner, batch, learn_key)
+    learner, metrics = args.agent.update(run.learner, batch, learn_key, args.shards)
     return Run(learner, worlds[0], worlds[1:], run.key, run.iteration + 1), (metrics, ends)
 
 
@@ -232,6 +234,7 @@ def check(args: Args, lessons: list[Lesson]) -> list[Args]:
     cli.at_least(1, args, "steps", "seeds", "unroll", "eval_episodes")
     cli.at_least(len(lessons), args, "num_envs")
     cli.at_least(0, args, "evals", "save_s", "guided")
+    parallel.check(args.shards, num_envs=args.num_envs // len(lessons))
 
     def once(key: Key) -> Any:
         run = begin(args, lessons, key)

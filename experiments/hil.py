@@ -228,9 +228,8 @@ def together(tree: PyTree) -> PyTree:
 
 def check(args: Args) -> None:
     """Refuse what makes no sense, before anything is made."""
-    cli.at_least(0, args, "most_updates", "publish_s", "save_s", "reward_scale")
-    if not math.isfinite(args.reward_shift):
-        raise ValueError(f"--reward-shift is {args.reward_shift}; it takes a number.")
+    cli.at_least(0, args, "most_updates", "publish_s", "save_s")
+    offline.check_rewards(args)
     taken.check_robots(args.robots, args.secrets, args.listen, args.resume is not None)
     cli.at_least(1, args, "steps", "updates", "batch_size", "n_step", "eval_episodes")
     cli.at_least(window(args), args, "learning_starts")
@@ -238,8 +237,9 @@ def check(args: Args) -> None:
     offline.check_agent(args.agent)
     if getattr(args.agent, "alone", 0):
         raise ValueError("Robots try no base by itself now and then: give --agent.alone 0.")
-    if args.seeds != 1:
-        raise ValueError(f"--seeds is {args.seeds}: what robots do is learned from once.")
+    for name, how in (("seeds", "once"), ("shards", "on one device")):
+        if (value := getattr(args, name)) != 1:
+            raise ValueError(f"--{name} is {value}: what robots do is learned from {how}.")
     if not 0 < args.mix < 1:
         raise ValueError(f"--mix is {args.mix}; it takes a share above 0 and below 1.")
     if args.demos and not (args.demos / "ledger").is_dir():

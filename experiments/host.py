@@ -42,6 +42,7 @@ class Args:
     seed: int = 0  # of the first run
     seeds: int = 1  # independent runs, trained side by side
     num_envs: int = 1  # worlds per seed
+    shards: int = 1  # that worlds and batches lie in, over all devices; 1: on the first alone
     physics: Literal["auto", "native", "mjx"] = "auto"  # auto: native on CPU, else mjx
     threads: int = 0  # for physics and XLA alike; 0: all this process has
     evals: int = 0  # times that the policy is judged while it trains
@@ -96,8 +97,8 @@ def learn(args: Args, env: envs.World, course: Course, log: record.Record) -> No
     log.update(**course.facts)
     run = started(args, course, log, saver)
     log.save(course.steps(int(run.iteration[0])), jax.device_get(deploy(run.learner)))
-    given = parallel.whole(course.shards, course.given)
-    phase, evaluate = compiled(course, run, given), judge(args, env, course, run, log)
+    given = parallel.whole(args.shards, course.given)
+    phase, evaluate = compiled(args.shards, course, run, given), judge(args, env, course, run, log)
     log.spent("compile")
     if args.evals and course.start and not int(run.iteration[0]):
         evaluate(course.steps(0), run.learner)  # what it is to be better than
@@ -148,10 +149,10 @@ def started(args: Args, course: Course, log: record.Record, saver: Saver) -> Any
         return over_seeds(lambda *one: course.begin(*given, *one))(*each)
 
     like = jax.eval_shape(fresh, *told)
-    lies = parallel.placed(course.shards, like)
+    lies = parallel.placed(args.shards, like)
     if args.resume and (found := saver.restore(like, runs.step_of(args.resume))):
         return found if lies is None else parallel.place(found, lies)
-    return jax.jit(fresh, out_shardings=lies)(*parallel.whole(course.shards, told))
+    return jax.jit(fresh, out_shardings=lies)(*parallel.whole(args.shards, told))
 
 
 def record_of(args: Args, env: envs.World) -> record.Record:

@@ -34,7 +34,6 @@ class Args(host.Args):
     n_step: int = 1  # rewards in a target
     learning_starts: int = 10_000  # environment steps of random actions before that
     buffer_size: int = 1_000_000  # environment steps
-    shards: int = 1  # that worlds and batches lie in, over all devices; 1: on the first alone
     demos: Path | None = None  # of experiments.make_data: half of every batch comes from them
     hindsight: float = 0.0  # share of what is replayed with a goal that was reached later
     return_bound: float = 0.0  # of returns that vary by 1, in units of which rewards are; 0: as is
@@ -88,12 +87,7 @@ def iterate(args: Args, env: Env, demos: prior.Demos, run: Run) -> tuple[Run, An
     replay, learner = buffer.add(run.replay, seen), args.agent.observe(run.learner, seen)
     returns = norm.earn(run.returns, seen, args.agent.gamma)
     shape = updates, args.agent.delay, args.batch_size
-    if demos or args.hindsight:
-        replays, count = (replay, *demos), math.prod(shape)
-        batch = prior.batch(env, replays, sample_key, count, args.n_step, args.hindsight)
-        batch = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), batch)
-    else:
-        batch = parallel.sample(args.shards, replay, sample_key, shape, args.n_step)
+    batch = prior.batch(args, env, (replay, *demos), sample_key, shape)
     if args.return_bound:
         batch = batch._replace(reward=batch.reward / norm.unit(returns, args.return_bound))
 
@@ -146,7 +140,6 @@ def course(args: Args, env: Simulation, demos: prior.Demos, about: dict[str, str
         plan=plan(args),
         steps=lambda done: (first_rows(args) + done * pace(args).steps) * args.num_envs,
         facts={"utd": args.updates_per_step / args.num_envs} | about,
-        shards=args.shards,
     )
 
 

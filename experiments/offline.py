@@ -21,7 +21,7 @@ from envs.simulation import Simulation
 from envs.task import Task
 from experiments import cli, host, prior, start
 from experiments.course import Course, Plan, Run
-from rl import memory, processes, record, rollout, runs
+from rl import memory, parallel, processes, record, rollout, runs
 from rl.agent import FromReplay
 from rl.data import dataset, held_out, npz, sampling, verdict
 from rl.data.dataset import Dataset
@@ -74,9 +74,10 @@ def iterate(args: Args, run: Run, source: Source) -> tuple[Run, Metrics]:
     """An update of the learner."""
     sample_key, learn_key = jax.random.split(jax.random.fold_in(run.key, run.iteration))
     shape = args.agent.delay, args.batch_size
-    length = args.n_step + getattr(args.agent, "ahead", 0)
-    batch = sampling.sample(source, sample_key, shape[0] * shape[1], length)
+    steps = shape[0] * shape[1], args.n_step + getattr(args.agent, "ahead", 0)
+    batch = sampling.sample(source, sample_key, *steps)
     batch = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), batch)
+    batch = parallel.spread(args.shards, batch, 1)
     learner, metrics = args.agent.update(run.learner, batch, learn_key)
     return run._replace(learner=learner, iteration=run.iteration + 1), metrics
 
@@ -198,6 +199,7 @@ def check(args: Args, env: envs.World, data: Dataset) -> list[Args]:
     """Refuse what makes no sense, before anything is made; seeds in groups that fit in memory."""
     cli.at_least(1, args, "steps", "seeds", "batch_size", "n_step", "eval_episodes")
     cli.at_least(0, args, "evals", "save_s")
+    parallel.check(args.shards, batch_size=args.batch_size)
     check_agent(args.agent)
     if not 0 <= args.held_out < 1:
         raise ValueError(f"--held-out is {args.held_out}; it takes a share in [0, 1).")
@@ -214,15 +216,13 @@ def check(args: Args, env: envs.World, data: Dataset) -> list[Args]:
     memory.require(2 * data.size, f"{args.data}", "take a part of it")
     if args.sampler != Uniform():
         args.sampler.weights(parted(args, data)["train"])
-
     some = data.chosen(np.arange(1))
 
     def once(key: Key) -> Run:
         return begin(args, env, sampling.source(some, Uniform()), key)
 
-    state = jax.eval_shape(once, jax.random.key(0))
-    mend = "lower --agent.hidden or --batch-size"
-    return host.groups(args, 4 * memory.size(state), "its networks", mend)
+    each = 4 * memory.size(jax.eval_shape(once, jax.random.key(0)))
+    return host.groups(args, each, "its networks", "lower --agent.hidden or --batch-size")
 
 
 def check_rewards(args: Any) -> None:

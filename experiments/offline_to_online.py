@@ -24,7 +24,7 @@ from envs.simulation import Simulation
 from experiments import cli, host, offline, start
 from experiments.course import Course
 from experiments.off_policy import groups, pace, plan, room
-from rl import buffer, memory, rollout
+from rl import buffer, memory, parallel, rollout
 from rl.data import npz, sampling
 from rl.data.dataset import Dataset
 from rl.data.sampling import Sampler, Source, Uniform
@@ -80,8 +80,10 @@ def begin(args: Args, env: Simulation, data: Sources, key: Key, learner: PyTree 
     if not started:
         policy = policy._replace(step=uniform(env.action_dim).step)
     context = args.env.beginner()
-    worlds = rollout.start(env, policy, params, worlds_key, args.num_envs, context)
-    worlds, seen, _ = rollout.collect(env, policy, params, worlds, act_key, first_rows(args))
+    worlds = parallel.start(args.shards, env, policy, params, worlds_key, args.num_envs, context)
+    worlds, seen, _ = parallel.collect(
+        args.shards, env, policy, params, worlds, act_key, first_rows(args)
+    )
     seen = valued(args, seen)
     replay = buffer.init(args.buffer_size // args.num_envs, jax.tree.map(lambda x: x[0], seen))
     return Run(
@@ -99,16 +101,17 @@ def iterate(args: Args, env: Simulation, run: Run, data: Sources) -> tuple[Run, 
     keys = jax.random.split(jax.random.fold_in(run.key, run.iteration), 4)
     steps, updates = pace(args)
     policy, params = explorer(args, env), args.agent.deploy(run.learner)
-    worlds, seen, ends = rollout.collect(env, policy, params, run.worlds, keys[0], steps)
+    worlds, seen, ends = parallel.collect(
+        args.shards, env, policy, params, run.worlds, keys[0], steps
+    )
     seen = valued(args, seen)
     replay, learner = buffer.add(run.replay, seen), args.agent.observe(run.learner, seen)
     shape = updates, args.agent.delay
-    parts = [
-        lately(args, env, replay, keys[1], math.prod(shape) * (args.batch_size - shared(args)))
-    ]
+    own, drawn = (*shape, args.batch_size - shared(args)), partial(lately, args, env)
+    parts = [parallel.draw(args.shards, replay, keys[1], own, drawn)]
     if shared(args):
         parts.append(recorded(args, data[0], keys[2], math.prod(shape) * shared(args)))
-    batch = mixed(parts, shape)
+    batch = mixed(args, parts, shape)
 
     def update(learner: PyTree, now: tuple[Transition, Key]) -> tuple[PyTree, Metrics]:
         return args.agent.update(learner, *now)
@@ -134,10 +137,13 @@ def recorded(args: Args, source: Source, key: Key, count: int) -> Transition:
     return found if calibrated(args) else found._replace(aux=())
 
 
-def mixed(parts: list[Transition], shape: tuple[int, int]) -> Transition:
-    """Windows of several kinds as batches [*shape, B, n, ...], of which each has some of every."""
-    split = [jax.tree.map(lambda x: x.reshape(*shape, -1, *x.shape[1:]), part) for part in parts]
-    return jax.tree.map(lambda *xs: jnp.concatenate(xs, 2), *split)
+def mixed(args: Any, parts: list[Transition], shape: tuple[int, int]) -> Transition:
+    """Windows [*shape, some, n, ...] of what was seen, and flat ones [count, n, ...] of data, as
+    batches [*shape, B, n, ...] of which each has some of both."""
+    seen, *rest = parts
+    split = [jax.tree.map(lambda x: x.reshape(*shape, -1, *x.shape[1:]), part) for part in rest]
+    batch = jax.tree.map(lambda *xs: jnp.concatenate(xs, 2), seen, *split)
+    return parallel.spread(args.shards, batch, 2)
 
 
 def shared(args: Any) -> int:
@@ -208,6 +214,10 @@ def check_data(args: Any, data: Dataset | None, without: str) -> None:
             f"--mix is {args.mix}, of which a batch of {args.batch_size} has {shared(args)} steps "
             "of the data: give a share of which it has one of either."
         )
+    parallel.check(args.shards, num_envs=args.num_envs, batch_size=args.batch_size)
+    if (own := args.batch_size - shared(args)) % args.shards:
+        of = f"--mix is {args.mix}, which leaves {own} steps of a batch to the world"
+        raise ValueError(f"{of}: for --shards {args.shards} that is to be a multiple of it.")
     if data is None:
         return
     memory.require(2 * data.size, f"{args.data}", "take a part of it")

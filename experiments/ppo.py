@@ -31,7 +31,6 @@ MOST_PER_PHASE = 32  # iterations
 class Args(host.Args):
     num_envs: int = 64
     unroll: int = 64  # steps of each world per iteration
-    shards: int = 1  # that worlds and batches lie in, over all devices; 1: on the first alone
     start_from: Path | None = None  # a run on a like task, whose mean every seed begins with
     mirror: bool = False  # left and right are alike, if they are to the task
     stagger: bool = False  # worlds begin anywhere in their time: no batch is of one age alone
@@ -95,7 +94,6 @@ def course(args: Args, env: Env, actor: Params | None) -> Course:
         phase=partial(phase, args, env),
         plan=plan(args),
         steps=lambda done: done * args.num_envs * args.unroll,
-        shards=args.shards,
     )
 
 

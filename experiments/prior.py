@@ -11,7 +11,7 @@ import numpy as np
 import envs
 from envs.revealed import Revealed, in_hindsight, without_world
 from envs.simulation import Simulation
-from rl import buffer, manifest, runs
+from rl import buffer, manifest, parallel, runs
 from rl.buffer import Buffer
 from rl.data import dataset, npz
 from rl.data.dataset import Dataset
@@ -116,17 +116,22 @@ def shaped(path: Path, data: Dataset, like: Transition) -> Transition:
 
 
 def batch(
-    env: Env, replays: tuple[Buffer, ...], key: Key, count: int, length: int, hindsight: float
+    args: Any, env: Env, replays: tuple[Buffer, ...], key: Key, shape: tuple[int, ...]
 ) -> Transition:
-    """Windows [count, length, ...], as many of each replay, interleaved (symmetric sampling:
-    Ball et al. 2023, arXiv:2302.02948), a share of them with another goal."""
+    """Windows [*shape, n, ...], as many of each replay, interleaved (symmetric sampling: Ball et
+    al. 2023, arXiv:2302.02948), a share of them with another goal."""
+    *lead, size = shape
 
-    def one(replay: Buffer, key: Key) -> Transition:
-        each = count // len(replays)
-        if not hindsight:
-            return buffer.sample(replay, key, each, length)
+    def one(replay: Buffer, key: Key, count: int) -> Transition:
+        if not args.hindsight:
+            return buffer.sample(replay, key, count, args.n_step)
         task = env.task  # type: ignore[attr-defined]  # Revealed, then
-        return in_hindsight(task, replay, key, each, length, hindsight, env.horizon)
+        return in_hindsight(task, replay, key, count, args.n_step, args.hindsight, env.horizon)
 
     keys = jax.random.split(key, len(replays)) if len(replays) > 1 else [key]
-    return buffer.mix([one(*x) for x in zip(replays, keys, strict=True)])
+    apart = (args.shards, *[1] * (len(replays) - 1))  # each device has demonstrations whole
+    each = [
+        parallel.draw(*x, (*lead, size // len(replays)), one)
+        for x in zip(apart, replays, keys, strict=True)
+    ]
+    return parallel.spread(args.shards, buffer.mix(each, len(lead)), len(lead))

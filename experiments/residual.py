@@ -24,7 +24,7 @@ from experiments.base import Base
 from experiments.course import Course
 from experiments.off_policy import first_rows, groups, pace, plan, room
 from experiments.offline_to_online import check_data, mixed, shared, valued
-from rl import buffer, memory, norm, residual, rollout
+from rl import buffer, memory, norm, parallel, residual, rollout
 from rl.data import npz, sampling
 from rl.data.dataset import Dataset
 from rl.data.sampling import Sampler, Source, Uniform
@@ -94,9 +94,11 @@ def begin(args: Args, env: Simulation, data: Sources, key: Key, learner: PyTree)
         learner = args.agent.observe(learner, offline.every(source))
     policy, params = explorer(args, env), args.agent.deploy(learner)["learned"]
     context = args.env.beginner()
-    worlds = rollout.start(world, policy, params, worlds_key, args.num_envs, context)
+    worlds = parallel.start(args.shards, world, policy, params, worlds_key, args.num_envs, context)
     policy = stirred(args, policy)
-    worlds, seen, _ = rollout.collect(world, policy, params, worlds, act_key, first_rows(args))
+    worlds, seen, _ = parallel.collect(
+        args.shards, world, policy, params, worlds, act_key, first_rows(args)
+    )
     seen = valued(args, seen)
     replay = buffer.init(args.buffer_size // args.num_envs, jax.tree.map(lambda x: x[0], seen))
     returns = norm.earn(norm.returns(args.num_envs), seen, args.agent.gamma)
@@ -110,7 +112,9 @@ def iterate(args: Args, env: Simulation, run: Run, data: Sources) -> tuple[Run, 
     steps, updates = pace(args)
     policy, params = explorer(args, env), args.agent.deploy(run.learner)["learned"]
     world = base.assisted(args, env, run.learner)
-    worlds, seen, ends = rollout.collect(world, policy, params, run.worlds, keys[0], steps)
+    worlds, seen, ends = parallel.collect(
+        args.shards, world, policy, params, run.worlds, keys[0], steps
+    )
     ended = seen.terminated | seen.truncated
     alone = seen.aux["alone"] | (run.learner.steps <= args.agent.warm)  # nothing is added before
     done = ends.final.get("success")  # of a task that tells; else what is earned
@@ -120,12 +124,12 @@ def iterate(args: Args, env: Simulation, run: Run, data: Sources) -> tuple[Run, 
     replay, learner = buffer.add(run.replay, seen), args.agent.observe(run.learner, seen)
     returns = norm.earn(run.returns, seen, args.agent.gamma)
     shape = updates, args.agent.delay
-    some = math.prod(shape) * (args.batch_size - shared(args))
-    parts = [buffer.sample(replay, keys[1], some, args.n_step)]
+    own = *shape, args.batch_size - shared(args)
+    parts = [parallel.sample(args.shards, replay, keys[1], own, args.n_step)]
     if data:
         some = math.prod(shape) * shared(args)
         parts.append(sampling.sample(data[0], keys[2], some, args.n_step)._replace(aux=()))
-    batch = mixed(parts, shape)
+    batch = mixed(args, parts, shape)
 
     def update(learner: PyTree, now: tuple[Transition, Key]) -> tuple[PyTree, Metrics]:
         return args.agent.update(learner, *now)

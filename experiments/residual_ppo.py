@@ -21,7 +21,7 @@ from experiments import base, cli, host
 from experiments.base import Base
 from experiments.course import Course, Plan, Run
 from experiments.ppo import MOST_PER_PHASE, PHASES, groups
-from rl import residual, rollout
+from rl import parallel, residual, rollout
 from rl.policy import Policy
 from rl.residual import Assisted
 from rl.types import Key, Metrics, PyTree
@@ -54,7 +54,7 @@ def begin(args: Args, env: Simulation, key: Key, learner: PyTree) -> Run:
     worlds_key, key = jax.random.split(key)
     world, policy = base.assisted(args, env, learner), explorer(args, env)
     params, context = args.agent.deploy(learner)["learned"], args.env.beginner()
-    worlds = rollout.start(world, policy, params, worlds_key, args.num_envs, context)
+    worlds = parallel.start(args.shards, world, policy, params, worlds_key, args.num_envs, context)
     worlds = rollout.staggered(world, worlds, jax.random.fold_in(worlds_key, 0))
     return Run(learner, worlds, key, jnp.int32(0))
 
@@ -64,8 +64,10 @@ def iterate(args: Args, env: Simulation, run: Run) -> tuple[Run, tuple[Metrics, 
     act_key, learn_key = jax.random.split(jax.random.fold_in(run.key, run.iteration))
     world: Assisted = base.assisted(args, env, run.learner)
     policy, params = explorer(args, env), args.agent.deploy(run.learner)["learned"]
-    worlds, batch, ends = rollout.collect(world, policy, params, run.worlds, act_key, args.unroll)
-    learner, metrics = args.agent.update(run.learner, batch, learn_key)
+    worlds, batch, ends = parallel.collect(
+        args.shards, world, policy, params, run.worlds, act_key, args.unroll
+    )
+    learner, metrics = args.agent.update(run.learner, batch, learn_key, args.shards)
     before, after = run.learner.ppo, learner.ppo
     cold = run.iteration < args.warm
     kept = jax.tree.map(
@@ -112,6 +114,7 @@ def main(args: Args) -> None:
 def check(args: Args, env: Simulation) -> list[Args]:
     """Refuse what makes no sense, before anything is made; seeds in groups that fit in memory."""
     cli.at_least(1, args, "steps", "seeds", "num_envs", "unroll", "eval_episodes")
+    parallel.check(args.shards, num_envs=args.num_envs)
     cli.at_least(0, args, "evals", "save_s", "warm")
 
     def once(key: Key) -> Any:
@@ -123,7 +126,7 @@ def check(args: Args, env: Simulation) -> list[Args]:
         )
         return run, collected[1]
 
-    return groups(args, once)
+    return groups(args, once, shards=args.shards)
 
 
 if __name__ == "__main__":

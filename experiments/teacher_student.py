@@ -24,7 +24,7 @@ from envs import checks
 from envs.simulation import Simulation
 from experiments import cli, host, play
 from experiments.course import Course, Plan, Run
-from rl import memory, rollout
+from rl import memory, parallel, rollout
 from rl.policy import Policy
 from rl.types import Array, Key, Metrics, Obs, Params
 
@@ -69,7 +69,7 @@ def begin(args: Args, env: Simulation, teacher: Teacher, key: Key) -> Run:
     policy = taught(args, env, teacher[0], jnp.float32(1))
     params = args.agent.deploy(learner), teacher[1]
     context = args.env.beginner()
-    worlds = rollout.start(env, policy, params, worlds_key, args.num_envs, context)
+    worlds = parallel.start(args.shards, env, policy, params, worlds_key, args.num_envs, context)
     return Run(learner, worlds, key, jnp.int32(0))
 
 
@@ -81,8 +81,10 @@ def iterate(
     share = 1 - run.iteration / max(args.guided * math.prod(plan(args)), 1)
     policy = taught(args, env, teacher[0], share)
     params = args.agent.deploy(run.learner), teacher[1]
-    worlds, batch, episodes = rollout.collect(env, policy, params, run.worlds, act_key, args.unroll)
-    learner, metrics = args.agent.update(run.learner, batch, learn_key)
+    worlds, batch, episodes = parallel.collect(
+        args.shards, env, policy, params, run.worlds, act_key, args.unroll
+    )
+    learner, metrics = args.agent.update(run.learner, batch, learn_key, args.shards)
     return Run(learner, worlds, run.key, run.iteration + 1), (metrics, episodes)
 
 
@@ -151,6 +153,7 @@ def groups(args: Any, once: Callable[[Key], tuple[Any, Any]], robots: int = 1) -
 def check(args: Args, env: Simulation, teacher: Teacher) -> list[Args]:
     """Refuse what makes no sense, before anything is made; seeds in groups that fit in memory."""
     cli.at_least(1, args, "steps", "seeds", "num_envs", "unroll", "eval_episodes")
+    parallel.check(args.shards, num_envs=args.num_envs)
     cli.at_least(0, args, "evals", "save_s", "guided")
 
     def once(key: Key) -> Any:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rl import norm
+from rl import norm, parallel
 from rl.nets import MLP, apply, tanh_mlp
 from rl.returns import gae
 from rl.samples import views
@@ -131,29 +131,29 @@ def epochs(
     key: Key,
     count: int,
     minibatches: int,
+    shards: tuple[int, int] = (1, 1),
 ) -> tuple[PyTree, Metrics]:
     """`state` after steps on minibatches of a sample (leaves [B, ...]), shuffled in each epoch, and
-    the means of what these tell."""
-    total = len(jax.tree.leaves(sample)[0])
-    size = total // minibatches
-    if size < 2:  # one advantage, normalised, is 0 and teaches nothing
+    the means of what these tell; of `shards`, so many lie side by side in each of so many steps."""
+    total, (apart, length) = len(jax.tree.leaves(sample)[0]), shards
+    if total // apart // minibatches * apart < 2:  # one advantage is 0, normalised
         raise ValueError(
             f"{total} samples do not fill {minibatches} minibatches of 2 or more: "
             "collect more (--num-envs, --unroll) or lower --agent.minibatches."
         )
 
+    rows = jax.tree.map(lambda x: x.reshape(length, total // length, *x.shape[1:]), sample)
+
     def epoch(state: PyTree, key: Key) -> tuple[PyTree, Metrics]:
-        order = jax.random.permutation(key, total)
-        order = order[: size * minibatches].reshape(minibatches, size)
-        return jax.lax.scan(
-            lambda s, rows: step(s, jax.tree.map(lambda x: x[rows], sample)), state, order
-        )
+        return jax.lax.scan(step, state, parallel.deal(apart, key, rows, minibatches))
 
     state, metrics = jax.lax.scan(epoch, state, jax.random.split(key, count))
     return state, jax.tree.map(jnp.mean, metrics)
 
 
-def improve(agent: Any, state: Any, batch: Transition, key: Key) -> tuple[Any, Metrics]:
+def improve(
+    agent: Any, state: Any, batch: Transition, key: Key, shards: int = 1
+) -> tuple[Any, Metrics]:
     """A state with `actor`, `value` and `updates` after all epochs on one batch [T, N, ...], by the
     agent's `sample` and `loss`; while it is `warm` the critic alone learns."""
     judged = agent.baseline.judge(state.value, batch)
@@ -166,7 +166,8 @@ def improve(agent: Any, state: Any, batch: Transition, key: Key) -> tuple[Any, M
         return state._replace(actor=actor, value=value), m1 | m2
 
     sample = agent.sample(state, batch, judged)
-    state, metrics = epochs(step, state, sample, key, agent.epochs, agent.minibatches)
+    lie = shards, len(batch.reward)
+    state, metrics = epochs(step, state, sample, key, agent.epochs, agent.minibatches, lie)
     value = agent.baseline.observe(state.value, batch, judged)
     state = state._replace(value=value, updates=state.updates + 1)
     return state, metrics | {"target": judged.returns.mean()}

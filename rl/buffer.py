@@ -100,10 +100,11 @@ def to_go(buffer: Buffer, at: Place, gamma: float, most: int, unknown: float) ->
     return jnp.where((over & same).any(1), found, unknown)
 
 
-def mix(parts: Sequence[Transition]) -> Transition:
-    """Batches of equal size interleaved one by one: any slice holds as much of each."""
+def mix(parts: Sequence[Transition], axis: int = 0) -> Transition:
+    """Batches of equal size interleaved one by one: a slice along `axis` has as much of each."""
 
     def interleave(*xs: Array) -> Array:
-        return jnp.stack(xs, 1).reshape(-1, *xs[0].shape[1:])
+        shape = xs[0].shape
+        return jnp.stack(xs, axis + 1).reshape(*shape[:axis], -1, *shape[axis + 1 :])
 
     return jax.tree.map(interleave, *parts)

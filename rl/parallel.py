@@ -7,7 +7,8 @@ what there is without any of this, to the last bit, on the first device.
 """
 
 import math
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -89,9 +90,17 @@ def sample(
 ) -> Transition:
     """Windows [*shape, length, ...] as buffer.sample draws them; of the last of `shape`, a batch,
     each shard gives as many as any other."""
+    return draw(shards, ring, key, shape, partial(buffer.sample, length=length))
+
+
+def draw(
+    shards: int, ring: Buffer, key: Key, shape: tuple[int, ...],
+    one: Callable[[Buffer, Key, int], Transition],
+) -> Transition:  # fmt: skip
+    """The same of what `one` draws of a ring, so many windows [count, ...] at a time."""
     *lead, batch = shape
     if shards == 1:
-        drawn = buffer.sample(ring, key, math.prod(shape), length)
+        drawn = one(ring, key, math.prod(shape))
         return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), drawn)
     count = math.prod(shape) // shards
 
@@ -101,10 +110,17 @@ def sample(
         return x.reshape(*shape, *x.shape[len(lead) + 2 :])
 
     data = jax.tree.map(lambda x: x.reshape(x.shape[0], shards, -1, *x.shape[2:]), ring.data)
-    one = lambda data, key: buffer.sample(Buffer(data, ring.written), key, count, length)  # noqa: E731
-    drawn = jax.vmap(one, (1, 0))(data, keys(shards, key))
-    lies = NamedSharding(mesh(shards), P(*[None] * len(lead), AXIS))
-    return jax.lax.with_sharding_constraint(jax.tree.map(laid, drawn), lies)
+    own = lambda data, key: one(Buffer(data, ring.written), key, count)  # noqa: E731
+    drawn = jax.vmap(own, (1, 0))(data, keys(shards, key))
+    return spread(shards, jax.tree.map(laid, drawn), len(lead))
+
+
+def spread(shards: int, batch: PyTree, axis: int) -> PyTree:
+    """A batch along this axis over the devices, each of which then learns from its part."""
+    if shards == 1:
+        return batch
+    lies = NamedSharding(mesh(shards), P(*[None] * axis, AXIS))
+    return jax.lax.with_sharding_constraint(batch, lies)
 
 
 def deal(shards: int, key: Key, rows: PyTree, count: int) -> PyTree:
@@ -124,7 +140,7 @@ def deal(shards: int, key: Key, rows: PyTree, count: int) -> PyTree:
     split = jax.tree.map(lambda x: x.reshape(length, shards, -1, *x.shape[2:]), rows)
     dealt = jax.vmap(one, (0, 1), 1)(keys(shards, key), split)
     dealt = jax.tree.map(lambda x: x.reshape(count, -1, *x.shape[3:]), dealt)
-    return jax.lax.with_sharding_constraint(dealt, NamedSharding(mesh(shards), P(None, AXIS)))
+    return spread(shards, dealt, 1)
 
 
 def keys(shards: int, key: Key) -> Key:

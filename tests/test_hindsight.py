@@ -120,7 +120,8 @@ def test_windows_keep_one_goal(lived: tuple[Any, buffer.Buffer]) -> None:
 def test_half_of_a_batch_is_demonstrations(lived: tuple[Any, buffer.Buffer]) -> None:
     env, replay = lived
     shown = replay._replace(data=replay.data._replace(action=replay.data.action * 0 + 7))
-    batch = prior.batch(env, (replay, shown), jax.random.key(0), 64, 1, 0.5)
+    args = off_policy.Args(hindsight=0.5)
+    batch = prior.batch(args, env, (replay, shown), jax.random.key(0), (64,))
     from_demos = np.asarray((batch.action == 7).all((1, 2)))
     np.testing.assert_array_equal(from_demos, np.arange(64) % 2 == 1)
 
