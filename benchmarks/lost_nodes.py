@@ -127,7 +127,9 @@ def told(where: Path) -> dict[str, Any]:
 
 
 def same(one: dict[str, Any] | None, other: dict[str, Any] | None) -> bool:
-    return bool(one and other) and all(one[x] == other[x] for x in ("facts", "rows"))
+    return (
+        one is not None and other is not None and all(one[x] == other[x] for x in ("facts", "rows"))
+    )
 
 
 if __name__ == "__main__":

@@ -43,8 +43,9 @@ class Cluster:
         self.jobs = jobs or self.jobs
         if address:
             look(ray, nodes, self.site, folder)
-        wants = {"num_cpus": needs.threads, "memory": int(needs.memory_gb * 1e9)}
-        self._task = ray.remote(max_retries=0, num_gpus=needs.gpus, **wants)(carry_out)
+        wants: dict[str, Any] = {"num_cpus": needs.threads, "memory": int(needs.memory_gb * 1e9)}
+        wants |= {"num_gpus": needs.gpus, "max_retries": 0}
+        self._task = ray.remote(**wants)(carry_out)
         self._ray, self._running = ray, dict[Any, Unit]()
 
     def submit(self, unit: Unit) -> None:
@@ -133,8 +134,10 @@ def room_of(nodes: Iterable[Mapping[str, Any]], needs: Needs) -> int:
 
 def look(ray: Any, nodes: Iterable[Mapping[str, Any]], site: Site, folder: Path) -> None:
     """Raise ValueError where a machine has not what this one has: files, code, and locks."""
+    from ray.exceptions import NodeDiedError, TaskUnschedulableError, WorkerCrashedError
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
 
+    gone = NodeDiedError, TaskUnschedulableError, WorkerCrashedError
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".look-", dir=folder.absolute()) as there:
         path = Path(there) / "lock"
@@ -151,6 +154,8 @@ def look(ray: Any, nodes: Iterable[Mapping[str, Any]], site: Site, folder: Path)
         for ref, name in asked.items():
             try:
                 said = ray.get(ref, timeout=0.1)
+            except gone:  # while it was asked: Ray is slow to notice
+                continue
             except ray.exceptions.GetTimeoutError:
                 raise ValueError(f"Machine {name} said nothing for {LOOKS:.0f} s.") from None
             except (ray.exceptions.RayError, OSError) as error:

@@ -63,6 +63,7 @@ class Jobs:
     def __init__(self, jobs: int, needs: Needs, slurm: Slurm, folder: Path) -> None:
         try:
             import submitit
+            from submitit.core.utils import FailedSubmissionError, UncompletedJobError
         except ImportError as error:
             raise ValueError(
                 "--engine submitit needs submitit: pip install 'robotrl[slurm]'"
@@ -73,8 +74,7 @@ class Jobs:
             raise ValueError(f"--slurm.hours is {slurm.hours:g}; a job takes some.")
         self.jobs, self.site, self.name = jobs, site(needs), folder.name
         self._executor = executor(submitit, needs, slurm, folder)
-        kinds = submitit.core.utils
-        self._errors = kinds.FailedSubmissionError, kinds.UncompletedJobError
+        self._errors = FailedSubmissionError, UncompletedJobError
         self._running, self._refused = dict[Any, Unit](), deque[Unit]()
         self._looked = time.monotonic()
 
@@ -102,9 +102,12 @@ class Jobs:
 
     def _code(self, job: Any) -> int | None:
         try:
-            return job.result() if job.paths.result_pickle.exists() else None
+            code = job.result() if job.paths.result_pickle.exists() else None
         except self._errors:
             return None
+        if code:
+            job.cancel(check=False)  # where SLURM preempted it and queued it again by itself
+        return code
 
     def cancel(self) -> None:
         """Ask jobs to save and end, and say which did not."""
