@@ -39,6 +39,8 @@ class Nodes:
             started = subprocess.Popen(
                 [*RAY, "start", *words], stdin=subprocess.DEVNULL, stdout=log,
                 stderr=subprocess.STDOUT, env=env, start_new_session=True,
+                cwd=self.folder,  # another than a driver's
+
             )  # fmt: skip
         self.nodes.append(started)
         until = time.monotonic() + STARTS

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import machine, nodes, run
+from benchmarks import machine, nodes, plan, run, suite
 from benchmarks.engines import cluster
 from benchmarks.engines.engine import Needs, site
 from benchmarks.engines.slurm import Slurm
@@ -140,3 +140,16 @@ def test_a_share_of_a_gpu_is_one_of_its_memory(monkeypatch: pytest.MonkeyPatch) 
     assert found.env["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.23"
     assert (found.env["NPROC"], found.env["JAX_PLATFORMS"]) == ("3", "cuda")
     assert "XLA_PYTHON_CLIENT_MEM_FRACTION" not in site(Needs(3, 1.0, gpus=1)).env
+
+
+def test_a_claim_of_a_machine_that_is_gone_is_freed_by_its_deletion(tmp_path: Path) -> None:
+    name, only = toys(tmp_path, seeds=1), {("Hopper-v5", "plain"): [0]}
+    (unit,) = plan.units(suite.read(name), only, tmp_path / "runs")
+    unit.claim.parent.mkdir(parents=True)
+    kept = runs.locked(unit.claim)  # as a server of files may, for a machine that has died
+    assert plan.look(unit)[0] == "held"
+    assert unit.claim.read_text() == f"{os.getpid()} on {socket.gethostname()}"
+    unit.claim.unlink()
+    run.main(args(tmp_path, name, only=("Hopper-v5", "plain")))
+    assert plan.look(unit)[0] == "done"
+    os.close(kept)

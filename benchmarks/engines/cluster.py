@@ -78,6 +78,8 @@ def join(ray: Any, address: str, cores: int) -> None:
     """Be let into a cluster, or begin one with so many cores."""
     room: dict[str, Any] = {}
     if address:
+        if has_token():  # which `ray start` then asks for, but a driver does not show by itself
+            os.environ.setdefault("RAY_AUTH_MODE", "token")
         require_answer(address)
     else:
         os.environ.setdefault("RAY_AUTH_MODE", "disabled")
@@ -86,6 +88,12 @@ def join(ray: Any, address: str, cores: int) -> None:
         address=address or "local",  # and not one that someone began on this machine
         include_dashboard=False, log_to_driver=False, configure_logging=False, **room,
     )  # fmt: skip
+
+
+def has_token() -> bool:
+    """Whether this user has a token of Ray, which all machines of a cluster share."""
+    named = os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")
+    return bool(named) or (Path.home() / ".ray" / "auth_token").exists()
 
 
 def require_answer(address: str) -> None:
