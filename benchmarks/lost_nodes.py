@@ -64,7 +64,7 @@ def main(args: Args) -> None:
 
 def disturbed(args: Args, folder: Path) -> dict[str, Any]:
     """Make the sweep while nodes and drivers go; what went."""
-    chance, lost = random.Random(args.seed), {"node": 0, "driver": 0, "process": 0}
+    chance, lost = random.Random(args.seed), {"nodes": 0, "drivers": 0, "processes": 0}
     turns = ["node", "driver"] * args.losses
     turns.pop()
     with nodes.cluster(folder, 1, 1) as there:
@@ -78,17 +78,17 @@ def disturbed(args: Args, folder: Path) -> dict[str, Any]:
                 now.wait(wait)
                 break  # before all could be lost
             except subprocess.TimeoutExpired:
-                lost[turn] += 1
+                lost[f"{turn}s"] += 1
             print(f"a {turn} is lost", flush=True)
             if turn == "node":
-                lost["process"] += there.lose(-1)
+                lost["processes"] += there.lose(-1)
                 there.add(1)
             else:
                 now.kill()
                 now.communicate()
                 now = driver(args, folder / "disturbed", *words)
         ended(now)
-    return {f"{name}s": count for name, count in lost.items()}
+    return lost
 
 
 def driver(args: Args, where: Path, *words: str) -> subprocess.Popen[str]:
