@@ -1,11 +1,10 @@
 """The runs of a suite, and how far each is: all that is known of it is in its directory."""
 
-import fcntl
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from benchmarks.machine import held
 from benchmarks.suite import Suite, resolve, steps_of
 from rl import manifest, runs
 
@@ -123,21 +122,6 @@ def check(out: Path, facts: dict[str, Any]) -> None:
         raise ValueError(f"{out / 'manifest.json'} has another configuration than it began with.")
     if runs.finished(facts) and facts["seal"] != runs.seal(out, facts):
         raise ValueError(f"{out} was changed after its end: its seal does not fit.")
-
-
-def held(path: Path) -> bool:
-    """Whether a process has locked a file."""
-    try:
-        file = os.open(path, os.O_RDWR)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(file)
-    return False
 
 
 def clear(out: Path) -> None:

@@ -13,7 +13,10 @@ import tyro
 
 from benchmarks import stop
 from benchmarks import suite as suites
-from benchmarks.engines import Cluster, Engine, Inline, Processes
+from benchmarks.engines.cluster import Cluster
+from benchmarks.engines.engine import Engine, Needs, site
+from benchmarks.engines.local import Inline, Processes
+from benchmarks.engines.slurm import JOBS, Jobs, Slurm
 from benchmarks.measurements import SBX
 from benchmarks.plan import Unit, units
 from benchmarks.process import Python, peers_python
@@ -30,14 +33,16 @@ class Args:
     """Make the runs of a suite: what is done is skipped, what died goes on from its checkpoint."""
 
     suite: tyro.conf.Positional[str]  # its name, or the path of a .toml
-    engine: Literal["inline", "process", "ray"] = "process"
-    jobs: int = 0  # runs at a time; 0: as cores and memory allow
+    engine: Literal["inline", "process", "ray", "submitit"] = "process"
+    jobs: int = 0  # runs at a time; 0: as cores and memory allow, and 100 jobs of SLURM
     seeds: int = 0  # of each task and agent; 0: as the suite has it
     only: tuple[str, ...] = ()  # tasks and agents, by their names; none: all
     stop: Literal["", "adastop"] = ""  # adastop: seeds in groups, until it is known who is better
     retries: int = 2  # times that a run which was killed is taken up again
     dry_run: bool = False  # show what would be done
-    address: str = ""  # of a Ray cluster; none: one of this machine
+    address: str = ""  # of a Ray cluster; none: $RAY_ADDRESS, or a cluster of this machine's own
+    gpus: float = 0.0  # of a run, on a cluster; Ray takes a share of one, too
+    slurm: Slurm = field(default_factory=Slurm)
     peers: Path = field(default_factory=lambda: Path(peers_python()))
     runs: Path = Path("runs")
 
@@ -63,6 +68,8 @@ def carry_out(args: Args, suite: Suite, wanted: Callable[[], Wanted]) -> Progres
     """Make what is wanted, or show what would be made."""
     if args.jobs < 0 or args.retries < 0:
         raise ValueError("--jobs and --retries take no number below 0.")
+    if flag := odd(args):
+        raise ValueError(f"{flag} says nothing to --engine {args.engine}.")
     usable(args.runs)
     jobs, before = room(suite, args), begin(units(suite, wanted(), args.runs))
     rates = Rates(suite, before.done, 0.0 if args.engine == "inline" else START)
@@ -84,6 +91,16 @@ def carry_out(args: Args, suite: Suite, wanted: Callable[[], Wanted]) -> Progres
         return sweep(
             suite, args.runs, engine, before, wanted=wanted, show=watch.show, retries=args.retries
         )
+
+
+def odd(args: Args) -> str:
+    """A flag of another engine than the one that is chosen, if there is any."""
+    given = {
+        "--address": bool(args.address) and args.engine != "ray",
+        "--gpus": bool(args.gpus) and args.engine not in ("ray", "submitit"),
+        "--slurm": args.slurm != Slurm() and args.engine != "submitit",
+    }
+    return next((flag for flag, is_odd in given.items() if is_odd), "")
 
 
 def lacking(waiting: Iterable[Unit]) -> list[str]:
@@ -120,20 +137,25 @@ def room(suite: Suite, args: Args) -> int:
     """Runs at a time: as many as are asked for, or as cores and memory have room for."""
     if args.engine == "inline":
         return 1
+    if args.engine == "submitit" and not args.slurm.local:
+        return args.jobs or JOBS
     cores = len(os.sched_getaffinity(0)) // suite.threads
     fit = int(psutil.virtual_memory().available / 1e9 / suite.memory_gb)
     return args.jobs or max(min(cores, fit), 1)
 
 
 def engine_of(args: Args, suite: Suite, jobs: int) -> Engine:
+    needs = Needs(suite.threads, suite.memory_gb, args.gpus)
     match args.engine:
         case "inline":
-            return Inline(suite.threads)
+            return Inline(site(needs))
         case "process":
-            return Processes(jobs, suite.threads)
+            return Processes(jobs, site(needs))
         case "ray":
-            jobs = args.jobs if args.address else jobs
-            return Cluster(jobs, suite.threads, suite.memory_gb, args.address)
+            address = args.address or os.environ.get("RAY_ADDRESS", "")
+            return Cluster(args.jobs if address else jobs, needs, address, args.runs)
+        case "submitit":
+            return Jobs(jobs, needs, args.slurm, args.runs / suite.name)
 
 
 def conclude(*parts: Progress) -> None:

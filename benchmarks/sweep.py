@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import plan
-from benchmarks.engines import Engine
+from benchmarks.engines.engine import Engine
 from benchmarks.plan import Arm, Unit
 from benchmarks.suite import Suite
 

@@ -4,6 +4,7 @@ import fcntl
 import hashlib
 import json
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -134,9 +135,9 @@ def locked(path: Path) -> int:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        owner = os.pread(file, 20, 0).decode()
+        owner = os.pread(file, 200, 0).decode()
         os.close(file)
         raise Taken(f"{path.parent} is in use by process {owner}.") from error
     os.ftruncate(file, 0)
-    os.pwrite(file, str(os.getpid()).encode(), 0)
+    os.pwrite(file, f"{os.getpid()} on {socket.gethostname()}".encode(), 0)
     return file

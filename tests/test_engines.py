@@ -16,7 +16,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchmarks import engines, foreign, run
+from benchmarks import foreign, run
+from benchmarks.engines import engine
+from benchmarks.engines.engine import Needs, site
+from benchmarks.engines.local import Inline
 from benchmarks.plan import Unit
 from benchmarks.process import Python, guard
 from rl import runs
@@ -98,12 +101,13 @@ def test_a_peer_that_is_ended_was_not_stopped_by_its_user(
 
 def test_ctrl_c_leaves_no_peer_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     peer = subprocess.Popen(["sleep", "60"], close_fds=False)
-    monkeypatch.setattr(engines, "start", lambda *_: peer)
+    monkeypatch.setattr(engine, "start", lambda *_: peer)
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.setitimer(signal.ITIMER_REAL, 0.2)
     try:
+        unit = Unit("t", "a", (0,), 1, tmp_path, "sbx_ppo.py", (), "")
         with pytest.raises(KeyboardInterrupt):
-            engines.Inline(1).submit(Unit("t", "a", (0,), 1, tmp_path, "sbx_ppo.py", (), ""))
+            Inline(site(Needs(1, 1.0))).submit(unit)
         assert peer.poll() == -signal.SIGTERM
     finally:
         signal.signal(signal.SIGALRM, before)
