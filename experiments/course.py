@@ -69,7 +69,7 @@ def judge(
 
     if not args.evals or not processes.first():
         return lambda step, learner: None
-    program = jax.jit(over_seeds(judged, isinstance(env, Simulation)))
+    program = jax.jit(over_seeds(judged, env.backend != "gymnasium"))
     program = program.lower(jax.device_get(run.learner)).compile()  # of one device
 
     def evaluate(step: int, learner: PyTree) -> None:

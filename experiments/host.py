@@ -175,9 +175,8 @@ def record_of(args: Args, env: envs.World) -> record.Record:
     algorithm = type(args.agent).__name__.lower()
     if type(cli.agent(algorithm)) is not type(args.agent):  # or nobody could play it
         raise ValueError(f"{type(args.agent).__name__} is not the agent of agents/{algorithm}.py.")
-    physics = type(env.physics).__name__.lower() if isinstance(env, Simulation) else "gymnasium"
     facts = {"algorithm": algorithm, "env": args.env_name, "config": args, "seeds": seeds}
-    facts |= {"physics": physics, "horizon": env.horizon, "control_dt": env.control_dt}
+    facts |= {"physics": env.backend, "horizon": env.horizon, "control_dt": env.control_dt}
     if not processes.first():
         return aside(args, facts)
     return record.Record(args.out, args.steps, **ways, **facts)

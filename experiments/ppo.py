@@ -13,9 +13,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+import envs
 from agents.ppo import PPO
 from envs import checks
-from envs.simulation import Simulation
 from experiments import cli, host, play
 from experiments.course import Course, Plan, Run
 from rl import memory, parallel, rollout
@@ -100,12 +100,13 @@ def course(args: Args, env: Env, actor: Params | None) -> Course:
 
 
 def main(args: Args) -> None:
-    env = host.simulated(args)
+    cli.use_threads(args.threads)
+    env = envs.learnable(args.env, args.physics, threads=args.threads)
     actor = actor_of(args, env)
     host.train(check(args, env), env, lambda part: course(part, env, actor))
 
 
-def actor_of(args: Args, env: Simulation) -> Params | None:
+def actor_of(args: Args, env: Env) -> Params | None:
     """The actor of --start-from and its normaliser; ValueError if this task needs another."""
     if args.start_from is None or host.goes_on(args):
         return None
