@@ -46,7 +46,7 @@ class Theirs:
 class Counter:
     """Moves by its action, pays where it is, ends at 2 or beyond, and remembers in `info`.
 
-    Below -2 it is no number.  As theirs, it alters the `info` that it is given.
+    Below -2 it is no number, which ends it, too.  As theirs, it alters the `info` that it is given.
     """
 
     action_size, dt = 1, 0.02
@@ -68,7 +68,7 @@ class Counter:
 
     def _told(self, at: jax.Array, info: dict[str, Any], metrics: dict[str, Any]) -> Theirs:
         obs = {"state": at, "privileged_state": jnp.append(at, info["reached"])}
-        done = (at[0] >= 2).astype(float)
+        done = ((at[0] >= 2) | jnp.isnan(at[0])).astype(float)
         return Theirs(Data(at, jnp.zeros(1)), obs, at[0], done, metrics, info)
 
 
@@ -130,6 +130,7 @@ def test_nothing_of_an_episode_lives_on() -> None:
     states, env = acts(1.0, 1.0, 1.0)
     fresh = env.restart(states[-1])
     assert float(view(fresh.obs, "critic")[1]) == 0
+    assert float(view(env.step(fresh, jnp.zeros(1)).obs, "critic")[1]) == 0
     np.testing.assert_array_equal(fresh.obs["critic"], env.reset(states[-1].key).obs["critic"])
     going = env.restart(states[1])
     assert jax.tree.all(jax.tree.map(lambda x, y: (x == y).all(), going, states[1]))
