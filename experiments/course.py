@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import jax
 
 import envs
-from envs.simulation import Simulation
 from experiments import play
 from rl import parallel, processes, record, rollout
 from rl.agent import Agent

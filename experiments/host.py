@@ -61,6 +61,12 @@ def simulated(args: Args) -> Simulation:
     return envs.simulate(args.env, args.physics, threads=args.threads)
 
 
+def world(args: Args) -> envs.Learnable:
+    """The same, be it a simulation of ours or not."""
+    processes.use_threads(args.threads)
+    return envs.learnable(args.env, args.physics, threads=args.threads)
+
+
 def split(iterations: int, phases: int, most: int) -> Plan:
     """About so many phases, of at most so many iterations: Ctrl-C is to be heard in seconds."""
     each = min(-(-iterations // phases), most)

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-import envs
 from agents.sac import SAC
 from envs import Learnable
 from experiments import cli, host, prior
@@ -152,8 +151,7 @@ def course(args: Args, env: Learnable, demos: prior.Demos, about: dict[str, str]
 
 
 def main(args: Args) -> None:
-    cli.use_threads(args.threads)
-    env = envs.learnable(args.env, args.physics, threads=args.threads)
+    env = host.world(args)
     demos, about = prior.demonstrations(env, args)
     host.train(check(args, env), env, lambda part: course(part, env, demos, about))
 

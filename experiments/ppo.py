@@ -13,7 +13,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-import envs
 from agents.ppo import PPO
 from envs import checks
 from experiments import cli, host, play
@@ -100,8 +99,7 @@ def course(args: Args, env: Env, actor: Params | None) -> Course:
 
 
 def main(args: Args) -> None:
-    cli.use_threads(args.threads)
-    env = envs.learnable(args.env, args.physics, threads=args.threads)
+    env = host.world(args)
     actor = actor_of(args, env)
     host.train(check(args, env), env, lambda part: course(part, env, actor))
 
