@@ -18,7 +18,8 @@ class Args:
     """Measure a group of rows against the peers."""
 
     group: Annotated[
-        Literal["physics", "rollout", "ppo", "sac", "td3", "seeds", "offline"], tyro.conf.Positional
+        Literal["physics", "rollout", "ppo", "sac", "td3", "seeds", "offline", "playground"],
+        tyro.conf.Positional,
     ]
     pairs: int | None = None  # of runs for each row (5, or 3 of ppo/*/vs-sbx-default, seeds/*)
     only: str = ""  # measure only the rows whose name contains this
@@ -33,6 +34,8 @@ class Args:
     checkouts: Path = ROOT / ".peers"  # with JAX-CORL and unifloral as they were cloned
     updates: int = 2_000  # of offline agents, in each of five repeats
     learners: int = 1  # of each offline agent, side by side
+    duel_worlds: int | None = None  # of playground (8,192, or 64 of a cheetah)
+    duel_steps: int | None = None  # of PPO there (20,000,000, or 250,000)
     results: Path = ROOT / "benchmarks" / "results"
 
 

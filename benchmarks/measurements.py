@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks.duels import playground
 from benchmarks.measurement import OURS, Args, Measurement
 from benchmarks.offline_rates import offline
 from benchmarks.process import LONG, PEERS, Failed, Python, Run, trained
@@ -24,6 +25,7 @@ def measurements(args: Args) -> list[Measurement]:
         "ppo": ppo,
         "seeds": seeds,
         "offline": offline,
+        "playground": playground,
     }
     groups |= {"sac": sac, "td3": functools.partial(off_policy, agent="td3")}
     return groups[args.group](args)

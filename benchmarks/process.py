@@ -131,5 +131,6 @@ def trained(experiment: str, *words: Any) -> Run:
     return {
         "value": manifest["train_s"],
         "compile_s": manifest["compile_s"],
+        "steps": manifest["steps"],
         "return": float(said.splitlines()[-1].removeprefix("eval_return: ")),
     }

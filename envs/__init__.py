@@ -10,6 +10,8 @@ import jax
 from envs.adapters.foreign import COLON, Foreign, foreign
 from envs.adapters.from_gymnasium import FromGymnasium
 from envs.adapters.from_gymnasium import from_gymnasium as from_gymnasium
+from envs.adapters.from_playground import FromPlayground
+from envs.adapters.playground import PREFIX, Playground, playground
 from envs.adapters.to_gymnasium import to_gymnasium as to_gymnasium
 from envs.adapters.to_gymnasium_vector import to_gymnasium_vector as to_gymnasium_vector
 from envs.checks import check_host, check_spec, check_task, known, typed
@@ -82,7 +84,8 @@ TASKS: dict[str, Callable[..., Task]] = {
     "so101-reach": partial(Reach, "so101", **NEARBY),
 }
 BACKENDS = ("native", "mjx")
-World = Simulation | FromGymnasium  # in which a policy can be judged
+Learnable = Simulation | FromPlayground
+World = Learnable | FromGymnasium  # in which a policy can be judged
 
 
 def names() -> list[str]:
@@ -103,13 +106,23 @@ def make_task(name: str, **overrides: Any) -> Task:
 
 
 def named(name: str) -> Any:
-    """The task that a command line or a record calls so: `module:Name-v0` is Gymnasium's."""
+    """The task that a command line or a record calls so: `module:Name-v0` is Gymnasium's,
+    `playground:Name` MuJoCo Playground's."""
+    if name.startswith(PREFIX):
+        return playground(name)
     return foreign(name) if COLON in name else make_task(name)
 
 
 def world(task: Any, physics: str = "auto", *, threads: int = 0) -> World:
     """Where a policy is judged in a task that is `named`."""
-    return task.world() if isinstance(task, Foreign) else simulate(task, physics, threads=threads)
+    return task.world() if isinstance(task, Foreign) else learnable(task, physics, threads=threads)
+
+
+def learnable(task: Any, physics: str = "auto", *, threads: int = 0) -> Learnable:
+    """Where a policy may learn as well: worlds whose states are arrays."""
+    if isinstance(task, Playground):
+        return task.world(physics)
+    return simulate(task, physics, threads=threads)
 
 
 def make(
@@ -145,6 +158,11 @@ def simulate(
         raise ValueError(
             f"{task.id} is an environment of Gymnasium's: experiments.offline learns of its data "
             "and judges in it, and nothing else works there."
+        )
+    if isinstance(task, Playground):
+        raise ValueError(
+            f"{task.id} is MuJoCo Playground's: experiments.ppo and off_policy (sac, td3, crossq, "
+            "simbav2) learn there, experiments.offline judges there, and nothing else works there."
         )
     check_task(task)
     if physics == "auto":

@@ -46,6 +46,11 @@ class Simulation:
         return self.task.spec.control_dt
 
     @property
+    def backend(self) -> str:
+        """What steps it, to a record."""
+        return type(self.physics).__name__.lower()
+
+    @property
     def restarts(self) -> Restarts:
         return "prepared" if self.physics.dear_resets else "few"
 

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import jax
 
 import envs
-from envs.simulation import Simulation
 from experiments import play
 from rl import parallel, processes, record, rollout
 from rl.agent import Agent
@@ -68,7 +67,7 @@ def judge(
 
     if not args.evals or not processes.first():
         return lambda step, learner: None
-    program = jax.jit(over_seeds(judged, isinstance(env, Simulation)))
+    program = jax.jit(over_seeds(judged, env.backend != "gymnasium"))
     program = program.lower(jax.device_get(run.learner)).compile()  # of one device
 
     def evaluate(step: int, learner: PyTree) -> None:

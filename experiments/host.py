@@ -62,6 +62,12 @@ def simulated(args: Args) -> Simulation:
     return envs.simulate(args.env, args.physics, threads=args.threads)
 
 
+def world(args: Args) -> envs.Learnable:
+    """The same, be it a simulation of ours or not."""
+    processes.use_threads(args.threads)
+    return envs.learnable(args.env, args.physics, threads=args.threads)
+
+
 def split(iterations: int, phases: int, most: int) -> Plan:
     """About so many phases, of at most so many iterations: Ctrl-C is to be heard in seconds."""
     each = min(-(-iterations // phases), most)
@@ -176,9 +182,8 @@ def record_of(args: Args, env: envs.World) -> record.Record:
     algorithm = type(args.agent).__name__.lower()
     if type(cli.agent(algorithm)) is not type(args.agent):  # or nobody could play it
         raise ValueError(f"{type(args.agent).__name__} is not the agent of agents/{algorithm}.py.")
-    physics = type(env.physics).__name__.lower() if isinstance(env, Simulation) else "gymnasium"
     facts = {"algorithm": algorithm, "env": args.env_name, "config": args, "seeds": seeds}
-    facts |= {"physics": physics, "horizon": env.horizon, "control_dt": env.control_dt}
+    facts |= {"physics": env.backend, "horizon": env.horizon, "control_dt": env.control_dt}
     if not processes.first():
         return aside(args, facts)
     return record.Record(args.out, args.steps, **ways, **facts)

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from agents.sac import SAC
-from envs.simulation import Simulation
+from envs import Learnable
 from experiments import cli, host, prior
 from experiments.course import Course, Plan
 from rl import buffer, memory, norm, parallel, rollout
@@ -130,7 +130,7 @@ def plan(args: Any) -> Plan:
     return host.split(total, phases, total)
 
 
-def course(args: Args, env: Simulation, demos: prior.Demos, about: dict[str, str]) -> Course:
+def course(args: Args, env: Learnable, demos: prior.Demos, about: dict[str, str]) -> Course:
     """What the host is to train, and what a manifest says of its demonstrations."""
     world = prior.world(env, args)
     return Course(
@@ -144,7 +144,7 @@ def course(args: Args, env: Simulation, demos: prior.Demos, about: dict[str, str
 
 
 def main(args: Args) -> None:
-    env = host.simulated(args)
+    env = host.world(args)
     demos, about = prior.demonstrations(env, args)
     host.train(check(args, env), env, lambda part: course(part, env, demos, about))
 
@@ -154,7 +154,7 @@ def first_rows(args: Any) -> int:
     return max(-(-args.learning_starts // args.num_envs), args.n_step)
 
 
-def room(args: Any, env: Simulation, first: int) -> None:
+def room(args: Any, env: Learnable, first: int) -> None:
     """ValueError where a replay has no room for the `first` rows, which come before learning."""
     before = first * args.num_envs
     if args.n_step > env.horizon:
@@ -194,7 +194,7 @@ def groups(args: Any, row: int, window: int) -> list[Any]:
     )
 
 
-def check(args: Args, env: Simulation) -> list[Args]:
+def check(args: Args, env: Learnable) -> list[Args]:
     """Refuse what makes no sense, before anything is made; seeds in groups that fit in memory."""
     cli.at_least(1, args, "steps", "seeds", "num_envs", "updates_per_step", "batch_size")
     cli.at_least(1, args, "n_step", "buffer_size", "eval_episodes")

@@ -226,7 +226,7 @@ def main(args: Args) -> None:
         raise ValueError(f"--episodes is {args.episodes}; it needs at least 1.")
     env, policy, params = load_all(args.run, args.seed)
     if args.viewer and not isinstance(env, Simulation):
-        raise ValueError(f"--viewer shows worlds of ours, and {env.task.id} is Gymnasium's.")
+        raise ValueError(f"--viewer shows worlds of ours, and {env.task.id} is another's.")
     facts = runs.read_manifest(args.run)
     if (status := facts.get("status", "done")) != "done":
         print(f"note     the run is not done but {status}: this is the policy it has so far")

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 
 from agents.ppo import PPO
 from envs import checks
-from envs.simulation import Simulation
 from experiments import cli, host, play
 from experiments.course import Course, Plan, Run
 from rl import memory, parallel, rollout
@@ -98,12 +97,12 @@ def course(args: Args, env: Env, actor: Params | None) -> Course:
 
 
 def main(args: Args) -> None:
-    env = host.simulated(args)
+    env = host.world(args)
     actor = actor_of(args, env)
     host.train(check(args, env), env, lambda part: course(part, env, actor))
 
 
-def actor_of(args: Args, env: Simulation) -> Params | None:
+def actor_of(args: Args, env: Env) -> Params | None:
     """The actor of --start-from and its normaliser; ValueError if this task needs another."""
     if args.start_from is None or host.goes_on(args):
         return None

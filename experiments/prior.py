@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import envs
+from envs import Learnable
 from envs.revealed import Revealed, in_hindsight, without_world
 from envs.simulation import Simulation
 from rl import buffer, manifest, parallel, runs
@@ -21,18 +22,20 @@ from rl.types import Key, Transition
 Demos = tuple[Buffer, ...]  # one replay, or none
 
 
-def world(env: Simulation, args: Any) -> Env:
+def world(env: Learnable, args: Any) -> Env:
     """`env`, revealed if hindsight needs it; ValueError where its task's command is no goal."""
     if not 0 <= args.hindsight <= 1:
         raise ValueError(f"--hindsight is {args.hindsight}; it takes a share in [0, 1].")
     if args.demos and args.batch_size % 2:
         raise ValueError(f"--batch-size is {args.batch_size}; with --demos it takes an even one.")
-    if args.hindsight and not env.task.spec.achieved:
+    if not args.hindsight:
+        return env
+    if not isinstance(env, Simulation) or not env.task.spec.achieved:
         raise ValueError(
             "--hindsight needs a task whose command is a place that something is to reach; "
             f"{args.env_name} has none."
         )
-    return Revealed(env) if args.hindsight else env
+    return Revealed(env)
 
 
 def same_task(
@@ -58,11 +61,13 @@ def same_task(
     raise ValueError(f"{path} was made of another task: {what}. {mend}; {make} makes them.")
 
 
-def demonstrations(env: Simulation, args: Any) -> tuple[Demos, dict[str, str]]:
+def demonstrations(env: Learnable, args: Any) -> tuple[Demos, dict[str, str]]:
     """The dataset of this very task as a replay of one world, and what a manifest says of it."""
     path, told = args.demos, runs.read_manifest(args.out) if args.resume else {}
     if path is None:
         return (), {}
+    if not isinstance(env, Simulation):
+        raise ValueError(f"--demos are of tasks of ours, and {args.env_name} is none: leave it.")
     found = npz.read(path)
     same_task(path, found.facts, args.env_name, env.task)
     sha256 = found.facts[npz.HASH]  # of the file, whose schema may be older than what is read

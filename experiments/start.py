@@ -76,7 +76,7 @@ def learned(args: Args, path: Path, env: World) -> PyTree:
     if missing := [seed for seed in asked if seed not in seeds]:
         raise ValueError(f"{run} has no seed {missing[0]}; it has {seeds}: --seed and --seeds.")
     task = manifest.made(envs.named(facts["env"]), config["env"])
-    their_env = envs.world(task, "native")
+    their_env = envs.world(task, args.physics)
     checks.same_actions(str(run), their_env, env)
     for name in ("reward_scale", "reward_shift"):
         then, now = config.get(name, getattr(args, name)), getattr(args, name)

@@ -223,14 +223,15 @@ def test_a_rate_per_substep_counts_the_substeps_of_its_own_side() -> None:
 
 def test_every_row_of_the_bars_is_measured() -> None:
     args = Args("rollout")
-    named = {m.what: m for g in ("physics", "rollout", "ppo", "sac", "td3", "seeds")
+    named = {m.what: m for g in ("physics", "rollout", "ppo", "sac", "td3", "seeds", "playground")
              for m in measurements.measurements(replace(args, group=g))}  # fmt: skip
     assert named.keys() >= {
         "physics/HalfCheetah-v5/vs-envpool", "rollout/HalfCheetah-v5/vs-envpool-bare",
         "rollout/cheetah/vs-playground-substep", "rollout/go1-joystick-flat/vs-bare-batch",
         "ppo/1M/vs-sbx-default", "ppo/1M/vs-sbx-best",
         "sac/1env/vs-sbx", "sac/8env/vs-sbx", "sac/matmul-fraction", "td3/1env/vs-sbx",
-        "seeds/sac/5-together-vs-alone",
+        "seeds/sac/5-together-vs-alone", "playground/go1-joystick-flat/mjx/8192",
+        "playground/go1-joystick-flat/warp/8192", "playground/dmc-cheetah-run/native/64",
     }  # fmt: skip
     import envs
 

@@ -78,6 +78,10 @@ class FromGymnasium:
     task: Any
 
     @property
+    def backend(self) -> str:
+        return "gymnasium"
+
+    @property
     def restarts(self) -> Restarts:
         return "all"  # which come in the order reset gave them
 
