@@ -80,7 +80,7 @@ def train(parts: list[Any], env: envs.World, course: Callable[[Any], Course]) ->
     for done, part in enumerate(parts, 1):
         try:
             with record_of(part, env) as log:
-                with processes.together(f"--resume {log.out} goes on from its last checkpoint"):
+                with processes.together(log.out, lambda status, log=log: log.update(status=status)):
                     learn(part, env, taken := course(part), log)
                 conclude(part, taken, log)
         except SystemExit as end:

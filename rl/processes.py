@@ -8,10 +8,12 @@ with several tasks.
 import contextlib
 import os
 import re
+import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NoReturn
 
 import jax
@@ -160,11 +162,61 @@ def meet() -> None:
 
 
 @contextlib.contextmanager
-def together(goes_on: str) -> Iterator[None]:
-    """Raise ValueError where another process is lost within; `goes_on` is how its run does."""
+def together(out: Path, note: Callable[[str], None]) -> Iterator[None]:
+    """What all processes do; where one is lost the others end, and can `note` the run's status.
+
+    Each has a line to the first, which breaks with it: what they compute together may wait for
+    ever, and JAX, once it gives up, aborts.
+    """
+    if not several():
+        yield
+        return
+    lines, over = _lines(), threading.Event()
+    said = f"another process of the run was lost: --resume {out} goes on, on what is left"
+
+    def hear(line: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            if line.recv(1):  # it says that it is done
+                return
+        if not over.is_set():
+            note(f"failed: {said}")
+            print(f"error: {said}", file=sys.stderr, flush=True)
+            os._exit(1)
+
+    for line in lines:
+        threading.Thread(target=hear, args=[line], daemon=True).start()
     try:
         yield
     except (ValueError, jax.errors.JaxRuntimeError) as error:
-        if several() and LOST.search(str(error)):
-            raise Lost(f"another process of the run was lost: {goes_on}") from error
+        if LOST.search(str(error)):
+            raise Lost(said) from error
         raise
+    over.set()
+    for line in lines:
+        with contextlib.suppress(OSError):
+            line.sendall(b".")
+
+
+def _lines() -> list[socket.socket]:
+    """From the first process to all others, and from each of these to the first."""
+    host = os.environ.get(NAMES[0], "").rpartition(":")[0].strip("[]") or _named()
+    if first():
+        door = socket.create_server(("", 0))
+        told(door.getsockname()[1])
+        lines = [door.accept()[0] for _ in range(jax.process_count() - 1)]
+        door.close()
+    else:
+        lines = [socket.create_connection((host, told(0)))]
+    for line in lines:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, seconds in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+            if hasattr(socket, name):  # of Linux: a machine that is gone closes nothing
+                line.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
+    return lines
+
+
+def _named() -> str:
+    """The machine of the first process."""
+    mine = socket.gethostname().encode()[:64].ljust(64)
+    every = multihost_utils.process_allgather(np.frombuffer(mine, np.uint8))
+    return bytes(every[0]).decode().strip()
