@@ -3,8 +3,9 @@
 python -m experiments.fast_sac --env go1-joystick-flat --physics mjx --steps 200000000
 
 The settings are those of the authors for walking humanoids, on one GPU, but for mirror images,
-which they learn from too.  The bins must hold every discounted return there can be: another task,
-or another discount, takes other --agent.head.low and high.
+which they learn from too.  The bins must hold every discounted return there can be:
+agent.head:c51 --agent.head.low -1000 --agent.head.high 1000, at the end, or --return-bound 20,
+where rewards are larger.
 """
 
 from dataclasses import dataclass

@@ -4,8 +4,8 @@ python -m experiments.fast_td3 --env go1-joystick-flat --physics mjx --steps 500
 
 The settings are those of the authors for MuJoCo Playground, on one GPU.  For Go1's tasks they take
 --updates-per-step 8 --agent.exploration 0.2 0.8 --agent.smoothing 0.2.  The bins must hold every
-discounted return there can be: another task, or another discount, takes other --agent.head.low and
-high.
+discounted return there can be: agent.head:c51 --agent.head.low -1000 --agent.head.high 1000, at the
+end, or --return-bound 10, where rewards are larger.
 """
 
 from dataclasses import dataclass
