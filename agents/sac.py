@@ -38,7 +38,7 @@ class State(NamedTuple):
 class SAC:
     """Hyperparameters of SAC."""
 
-    nets: Literal["mlp", "simbav2", "fastsac"] = "mlp"  # fastsac: SiLU after layer normalisation
+    nets: Literal["mlp", "simbav2", "fastsac"] = "mlp"  # fastsac's have SiLU, normalised layers
     hidden: tuple[int, ...] = (256, 256)  # of the actor: layers, or SimbaV2's blocks, all alike
     critic_hidden: tuple[int, ...] = (256, 256)
     critics: int = 2
