@@ -126,10 +126,13 @@ def test_a_replay_that_does_not_fit_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.optimised
-@EACH
-def test_they_learn_to_balance(experiment: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("experiment", "steps"), [(fast_td3, "40000"), (fast_sac, "100000")], ids=["td3", "sac"]
+)
+def test_they_learn_to_balance(experiment: Any, steps: str, tmp_path: Path) -> None:
     words = [*SMALL, "--num-envs", "64", "--learning-starts", "640", "--updates-per-step", "4",
-             "--steps", "60000", "--agent.lr", "1e-3", "--agent.critic-lr", "1e-3",
+             "--steps", steps, "--eval-episodes", "4", "--evals", "6",
+             "--agent.lr", "1e-3", "--agent.critic-lr", "1e-3",
              "--agent.hidden", "64", "64", "--agent.critic-hidden", "64", "64", "agent.head:c51",
              "--agent.head.low", "0", "--agent.head.high", "40"]  # fmt: skip
     off_policy.main(cli.parse(experiment.Args, [*words, "--out", str(tmp_path / "run")]))
