@@ -19,7 +19,15 @@ class Args:
 
     group: Annotated[
         Literal[
-            "physics", "rollout", "ppo", "sac", "td3", "large_batch", "seeds", "offline", "playground"
+            "physics",
+            "rollout",
+            "ppo",
+            "sac",
+            "td3",
+            "large_batch",
+            "seeds",
+            "offline",
+            "playground",
         ],
         tyro.conf.Positional,
     ]
