@@ -2,8 +2,9 @@
 
 Settings of it are REDQ (arXiv:2101.05982: critics 10, subset 2, delay 20, actor_q "mean"),
 DroQ (arXiv:2110.02034: dropout 0.01, layer_norm, delay 20), RLPD's critic (arXiv:2302.02948:
-critics 10, subset 2, layer_norm, actor_q "mean") and SimbaV2 (arXiv:2502.15280: experiments/
-simbav2.py).  SimbaV2's authors update the actor before the critic, and clip no observation.
+critics 10, subset 2, layer_norm, actor_q "mean"), SimbaV2 (arXiv:2502.15280: experiments/
+simbav2.py) and FastSAC (arXiv:2512.01996: experiments/fast_sac.py).  SimbaV2's authors update the
+actor before the critic, and clip no observation; FastSAC's step their temperature with it.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import optax
 
 from rl import norm, samples
 from rl.heads import MSE, Head
-from rl.nets import Q, StateGaussian, apply, tanh_normal
+from rl.nets import Q, SquashedGaussian, StateGaussian, apply, tanh_normal
 from rl.policy import Policy, memoryless
 from rl.samples import Sample
 from rl.simba import SimbaGaussian, SimbaQ, project
@@ -37,17 +38,20 @@ class State(NamedTuple):
 class SAC:
     """Hyperparameters of SAC."""
 
-    nets: Literal["mlp", "simbav2"] = "mlp"
+    nets: Literal["mlp", "simbav2", "fastsac"] = "mlp"  # fastsac's have SiLU, normalised layers
     hidden: tuple[int, ...] = (256, 256)  # of the actor: layers, or SimbaV2's blocks, all alike
     critic_hidden: tuple[int, ...] = (256, 256)
     critics: int = 2
     subset: int = 0  # critics drawn for each target, of which the lowest counts; 0: all
+    target_q: Literal["min", "own"] = "min"  # own: each learns from its own target, subset or not
     layer_norm: bool = False  # in the critics, where nets are mlp
     dropout: float = 0.0  # in the same
     head: Head = MSE()  # what of a return they predict
     actor_q: Literal["min", "mean"] = "min"  # what of the critics the actor maximises
     lr: float = 3e-4  # of actor and temperature
     critic_lr: float = 3e-4
+    beta2: float = 0.999  # how long Adam remembers squares of gradients
+    decay: float = 0.0  # of weights, as AdamW's
     gamma: float = 0.99
     tau: float = 0.005  # share of the critic that its target takes on a step
     delay: int = 1  # critic steps for each step of actor and temperature
@@ -59,18 +63,21 @@ class SAC:
 
     def __post_init__(self) -> None:
         mlp = self.nets == "mlp"
-        alike = mlp or len({*self.hidden}) == len({*self.critic_hidden}) == 1
+        alike = self.nets != "simbav2" or len({*self.hidden}) == len({*self.critic_hidden}) == 1
         sound(
             self,
+            target_q=(self.target_q == "min" or not self.subset, "min with a subset"),
+            beta2=(0 <= self.beta2 < 1, "a number in [0, 1)"),
+            decay=(self.decay >= 0, "a number of at least 0"),
             nets=(alike, "hidden and critic_hidden of equal numbers, one for each block"),
-            layer_norm=(mlp or not self.layer_norm, "False with nets simbav2"),
+            layer_norm=(mlp or not self.layer_norm, f"False with nets {self.nets}"),
             hidden=(min(self.hidden, default=1) > 0, "sizes of at least 1"),
             critic_hidden=(min(self.critic_hidden, default=1) > 0, "sizes of at least 1"),
             critics=(self.critics > 0, "a count of at least 1"),
             subset=(0 <= self.subset <= self.critics, "a count of some critics, or 0 for all"),
             dropout=(
                 0 <= self.dropout < 1 and (mlp or not self.dropout),
-                "a share in [0, 1), 0 with simbav2",
+                f"a share in [0, 1), 0 with {self.nets}",
             ),
             lr=(self.lr >= 0, "a number of at least 0"),
             critic_lr=(self.critic_lr >= 0, "a number of at least 0"),
@@ -81,19 +88,24 @@ class SAC:
             halve_lr=(self.halve_lr >= 0, "a count of updates, or 0 for none"),
         )
 
-    def actor(self, action_dim: int) -> StateGaussian | SimbaGaussian:
-        kind = SimbaGaussian if self.nets == "simbav2" else StateGaussian
-        return kind(action_dim, self.hidden)
+    def actor(self, action_dim: int) -> StateGaussian | SimbaGaussian | SquashedGaussian:
+        kinds = {"mlp": StateGaussian, "simbav2": SimbaGaussian, "fastsac": SquashedGaussian}
+        return kinds[self.nets](action_dim, self.hidden)
 
     @property
     def critic(self) -> Q | SimbaQ:
         if self.nets == "simbav2":
             return SimbaQ(self.critic_hidden, self.head.outputs)
+        if self.nets == "fastsac":
+            return Q(self.critic_hidden, self.head.outputs, True, activation=jax.nn.silu)
         return Q(self.critic_hidden, self.head.outputs, self.layer_norm, self.dropout)
 
     def tx(self, lr: float) -> optax.GradientTransformation:
         falling = optax.linear_schedule(lr, lr / 2, self.halve_lr)
-        return optax.adam(falling if self.halve_lr else lr)
+        rate = falling if self.halve_lr else lr
+        if self.decay:
+            return optax.adamw(rate, b2=self.beta2, weight_decay=self.decay)
+        return optax.adam(rate, b2=self.beta2)
 
     def init(self, key: Key, obs: Obs, action: Array) -> State:
         """State for one example of `obs` and `action` [A]."""
@@ -145,7 +157,8 @@ class SAC:
         return jax.vmap(one)(params, keys)
 
     def backup(self, state: State, sample: Sample, key: Key) -> Array:
-        """Target [B, ...] in the head's form: the lowest of a subset of the target critics."""
+        """Target [B, ...] in the head's form: the lowest of a subset of the target critics; or
+        [E, B, ...], of each its own."""
         act_key, draw_key, drop_key = jax.random.split(key, 3)
         action, logp = self.act(
             state.actor.params, sample.next_obs.policy, sample.action.shape[-1], act_key
@@ -156,9 +169,11 @@ class SAC:
             target = jax.tree.map(lambda x: x[drawn], target)
         alpha = jnp.exp(state.log_alpha.params) if self.entropy_backup else 0.0
         outputs = self.q(target, sample.next_obs.critic, action, drop_key)
+        backup = lambda x: self.head.backup(x, sample.reward, sample.discount, -alpha * logp)  # noqa: E731
+        if self.target_q == "own":
+            return jax.vmap(backup)(outputs)
         lowest = self.head.value(outputs).argmin(0)
-        outputs = jnp.take_along_axis(outputs, lowest[None, :, None], axis=0)[0]
-        return self.head.backup(outputs, sample.reward, sample.discount, -alpha * logp)
+        return backup(jnp.take_along_axis(outputs, lowest[None, :, None], axis=0)[0])
 
     def critic_loss(
         self, params: Params, sample: Sample, target: Array, key: Key

@@ -1,21 +1,20 @@
 """Twin delayed deep deterministic policy gradient (Fujimoto et al. 2018, arXiv:1802.09477).
 
-FastTD3 (Seo et al. 2025, arXiv:2505.22642) is a setting of it: head C51, actor_q "min",
-target_actor False, tau 0.1, exploration (0.001, 0.4), smoothing 0.001, weight_decay 0.1,
-normalise, many worlds and large batches.  It moves its target after every critic step; here
-targets move with the actor, as in the paper of TD3.
+FastTD3 (Seo et al. 2025, arXiv:2505.22642) is a setting of it: experiments/fast_td3.py.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+from flax.linen.initializers import normal as normal_init
 
 from rl import norm, samples
 from rl.heads import MSE, Head
-from rl.nets import MLP, Q, apply
+from rl.nets import LECUN, MLP, Q, apply
 from rl.policy import Policy
 from rl.samples import Sample
 from rl.train import Trainable, descend, sound, trainable
@@ -45,11 +44,13 @@ class TD3:
     weight_decay: float = 0.0  # of both
     gamma: float = 0.99
     tau: float = 0.005  # share of the networks that their targets take on a step of the actor
+    eager: bool = False  # the critics' targets move on every step of theirs, before the actor's
     delay: int = 2  # critic steps for each step of the actor
     exploration: tuple[float, float] = (0.1, 0.1)  # std of the noise, drawn in each episode
     smoothing: float = 0.2  # std of the noise on the target's action
     smoothing_clip: float = 0.5
     target_actor: bool = True  # the target's action comes from a slow copy of the actor
+    out_std: float = 0.0  # of the actor's last kernel at first; 0: as its other layers' are
     normalise: bool = False  # observations, by running statistics
 
     def __post_init__(self) -> None:
@@ -64,13 +65,15 @@ class TD3:
             tau=(0 <= self.tau <= 1, "a number in [0, 1]"),
             delay=(self.delay > 0, "a count of at least 1"),
             weight_decay=(self.weight_decay >= 0, "a number of at least 0"),
+            out_std=(self.out_std >= 0, "a number of at least 0"),
             smoothing=(self.smoothing >= 0, "a number of at least 0"),
             smoothing_clip=(self.smoothing_clip >= 0, "a number of at least 0"),
             exploration=(0 <= low <= high, "two numbers of at least 0, the lower first"),
         )
 
     def actor(self, action_dim: int) -> MLP:
-        return MLP((*self.hidden, action_dim))
+        last = normal_init(self.out_std) if self.out_std else LECUN
+        return MLP((*self.hidden, action_dim), out_init=last)
 
     @property
     def critic(self) -> Q:
@@ -157,22 +160,24 @@ class TD3:
 
     def update(self, state: State, batch: Transition, key: Key) -> tuple[State, Metrics]:
         """`delay` steps of the critics, one on each window batch [delay, B, n, ...], then one of
-        the actor on the last, and of all targets."""
+        the actor on the last, and of all targets that have not moved."""
+        slower = partial(optax.incremental_update, step_size=self.tau)
         every = jax.vmap(self.sample, (None, 0))(state, batch)
 
         def step(state: State, now: tuple[Sample, Key]) -> tuple[State, Metrics]:
             sample, target_key = now
             target, tx = self.backup(state, sample, target_key), self.tx(self.critic_lr)
             critic, metrics = descend(tx, self.critic_loss, state.critic, sample, target)
-            return state._replace(critic=critic), metrics
+            slow = slower(critic.params, state.target) if self.eager else state.target
+            return state._replace(critic=critic, target=slow), metrics
 
         state, m1 = jax.lax.scan(step, state, (every, jax.random.split(key, self.delay)))
         last = jax.tree.map(lambda x: x[-1], every)
         actor, m2 = descend(self.tx(self.lr), self.actor_loss, state.actor, state, last)
         state = state._replace(
             actor=actor,
-            target=optax.incremental_update(state.critic.params, state.target, self.tau),
-            target_actor=optax.incremental_update(actor.params, state.target_actor, self.tau),
+            target=state.target if self.eager else slower(state.critic.params, state.target),
+            target_actor=slower(actor.params, state.target_actor),
         )
         return state, jax.tree.map(jnp.mean, m1) | m2
 

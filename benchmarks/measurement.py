@@ -18,7 +18,17 @@ class Args:
     """Measure a group of rows against the peers."""
 
     group: Annotated[
-        Literal["physics", "rollout", "ppo", "sac", "td3", "seeds", "offline", "playground"],
+        Literal[
+            "physics",
+            "rollout",
+            "ppo",
+            "sac",
+            "td3",
+            "large_batch",
+            "seeds",
+            "offline",
+            "playground",
+        ],
         tyro.conf.Positional,
     ]
     pairs: int | None = None  # of runs for each row (5, or 3 of ppo/*/vs-sbx-default, seeds/*)
@@ -31,6 +41,9 @@ class Args:
     seconds: float = 5.0  # s of stepping for each world count
     steps: int = 1_000_000  # of PPO
     replay_steps: int = 8_000  # of SAC and TD3, the first 1,000 of them random
+    many: int = 1_024  # worlds of large_batch
+    batch: int = 8_192  # that it learns from
+    rounds: int = 10  # steps of all its worlds
     checkouts: Path = ROOT / ".peers"  # with JAX-CORL and unifloral as they were cloned
     updates: int = 2_000  # of offline agents, in each of five repeats
     learners: int = 1  # of each offline agent, side by side

@@ -23,6 +23,7 @@ def measurements(args: Args) -> list[Measurement]:
         "physics": physics,
         "rollout": rollout,
         "ppo": ppo,
+        "large_batch": large_batch,
         "seeds": seeds,
         "offline": offline,
         "playground": playground,
@@ -139,6 +140,29 @@ def off_policy(args: Args, agent: str) -> list[Measurement]:
             functools.partial(peer, count), theirs,
         )
         for count in (1, 8)
+    ]  # fmt: skip
+
+
+def large_batch(args: Args) -> list[Measurement]:
+    """FastTD3 and FastSAC on a walker, compile and evaluation left out; none beside them."""
+
+    def ours(agent: str, seed: int) -> Run:
+        steps = (2 + args.rounds) * args.many
+        told = trained(
+            agent, "--env", "go1-joystick-flat", "--num-envs", args.many, "--batch-size",
+            args.batch, "--learning-starts", 2 * args.many, "--steps", steps, "--buffer-size",
+            steps, "--seed", seed, "--evals", 0, "--eval-episodes", 1,
+        )  # fmt: skip
+        updates = {"fast_td3": 2, "fast_sac": 8}[agent] * args.rounds
+        rates = {"updates_per_s": updates / told["value"], "seconds": told["value"]}
+        return {**told, **rates, "value": args.rounds * args.many / told["value"]}
+
+    return [
+        Measurement(
+            f"large_batch/{agent}/{args.many}x{args.batch}", "env steps/s",
+            functools.partial(ours, agent), pairs=3, mean="updates_per_s",
+        )
+        for agent in ("fast_td3", "fast_sac")
     ]  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Speed next to a peer in the same run: python -m benchmarks.speed GROUP
 
-GROUP is physics, rollout, ppo, sac, td3, seeds, offline or playground.
+GROUP is physics, rollout, ppo, sac, td3, large_batch, seeds, offline or playground.
 
 Every measurement alternates ours, peer, ours, peer, each in a process of its own that starts
 cold; compiling is left out and reported apart.  Peers run in their own environments, which

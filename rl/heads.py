@@ -104,10 +104,18 @@ class C51:
     def backup(self, outputs: Array, reward: Array, discount: Array, bonus: Array) -> Array:
         """Shares [..., K] of reward + discount (atom + bonus), projected back onto the atoms."""
         moved = reward[..., None] + discount[..., None] * (self.atoms + bonus[..., None])
-        moved = jnp.clip(moved, self.low, self.high)
-        step = (self.high - self.low) / (self.bins - 1)
-        near = jnp.clip(1 - jnp.abs(moved[..., None, :] - self.atoms[:, None]) / step, 0, 1)
-        return (near * jax.nn.softmax(outputs)[..., None, :]).sum(-1)
+        place = (jnp.clip(moved, self.low, self.high) - self.low) * (self.bins - 1)
+        place = place / (self.high - self.low)
+        below = jnp.clip(jnp.floor(place), 0, self.bins - 2)
+        share, above = jax.nn.softmax(outputs), place - below
+        spread = jnp.vectorize(self._spread, signature="(k),(k),(k)->(k)")
+        return spread(below.astype(jnp.int32), share * (1 - above), share * above)
+
+    @staticmethod
+    def _spread(below: Array, near: Array, far: Array) -> Array:
+        """Shares [K] added up on the atoms `below` [K] and on those after them."""
+        found = jnp.zeros_like(near).at[below].add(near, mode="clip")
+        return found.at[below + 1].add(far, mode="clip")  # clip: what is no number stays seen
 
     def mean(self, target: Array) -> Array:
         return target @ self.atoms

@@ -31,6 +31,8 @@ LATER = {
     "demos": None, "hindsight": 0.0, "agent.out_gain": 0.01, "agent.chunks.late": 0,
     "env.precise": 0.0, "env.scripted": False, "env.embodied": False,
     "agent.patience": 0.0, "expert.patience": 0.0, "shards": 1,
+    "agent.eager": False, "agent.out_std": 0.0, "agent.target_q": "min", "agent.beta2": 0.999,
+    "agent.decay": 0.0,
 }  # fmt: skip
 SETTINGS = ("JAX_", "XLA_", "NPROC", "OMP_", "MUJOCO_GL", "CUDA_VISIBLE_DEVICES")
 

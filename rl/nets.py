@@ -128,6 +128,23 @@ class TanhMean(nn.Module):
         return mean, jnp.broadcast_to(jnp.clip(log_std, -5.0, 2.0), mean.shape)
 
 
+class SquashedGaussian(nn.Module):
+    """FastSAC's policy (Seo et al. 2025, arXiv:2512.01996): as StateGaussian, with log_std held
+    smoothly within `log_std`, and at first a mean of 0 and the middle of that in every state."""
+
+    action_dim: int
+    hidden: Sequence[int]
+    log_std: tuple[float, float] = (-5.0, 0.0)
+
+    @nn.compact
+    def __call__(self, x: Array) -> tuple[Array, Array]:
+        sizes, zeros = (*self.hidden, 2 * self.action_dim), nn.initializers.zeros
+        net = MLP(sizes, nn.silu, out_init=zeros, layer_norm=True)
+        mean, free = jnp.split(net(x), 2, axis=-1)
+        low, high = self.log_std
+        return mean, low + 0.5 * (high - low) * (1 + jnp.tanh(free))
+
+
 class StateGaussian(nn.Module):
     """SAC's policy: x [..., O] -> mean and log_std [..., A], before the tanh."""
 
@@ -159,10 +176,12 @@ class Q(nn.Module):
     outputs: int = 1
     layer_norm: bool = False
     dropout: float = 0.0
+    activation: Callable[[Array], Array] = nn.relu
 
     @nn.compact
     def __call__(self, x: Array, action: Array, key: Key | None = None) -> Array:
-        mlp = MLP((*self.hidden, self.outputs), layer_norm=self.layer_norm, dropout=self.dropout)
+        sizes = (*self.hidden, self.outputs)
+        mlp = MLP(sizes, self.activation, layer_norm=self.layer_norm, dropout=self.dropout)
         return mlp(jnp.concatenate([x, action], axis=-1), key)
 
 

@@ -22,7 +22,7 @@ from experiments import cli
 
 ROOT = Path(__file__).parent.parent
 EACH = pytest.mark.parametrize("page", docs.NAMED.values(), ids=list(docs.NAMED))
-SHARED = "hil", "walk", "simbav2", "offline_to_online"  # their agents' losses are on other pages
+SHARED = "hil", "walk", "simbav2", "fast_td3", "fast_sac", "offline_to_online"  # losses: elsewhere
 FILES = sorted(docs.PAGES.glob("*.md"))
 MATHS = [
     (path.stem, block or inline)

@@ -223,7 +223,8 @@ def test_a_rate_per_substep_counts_the_substeps_of_its_own_side() -> None:
 
 def test_every_row_of_the_bars_is_measured() -> None:
     args = Args("rollout")
-    named = {m.what: m for g in ("physics", "rollout", "ppo", "sac", "td3", "seeds", "playground")
+    groups = "physics", "rollout", "ppo", "sac", "td3", "large_batch", "seeds", "playground"
+    named = {m.what: m for g in groups
              for m in measurements.measurements(replace(args, group=g))}  # fmt: skip
     assert named.keys() >= {
         "physics/HalfCheetah-v5/vs-envpool", "rollout/HalfCheetah-v5/vs-envpool-bare",
@@ -232,6 +233,7 @@ def test_every_row_of_the_bars_is_measured() -> None:
         "sac/1env/vs-sbx", "sac/8env/vs-sbx", "sac/matmul-fraction", "td3/1env/vs-sbx",
         "seeds/sac/5-together-vs-alone", "playground/go1-joystick-flat/mjx/8192",
         "playground/go1-joystick-flat/warp/8192", "playground/dmc-cheetah-run/native/64",
+        "large_batch/fast_td3/1024x8192",
     }  # fmt: skip
     import envs
 
