@@ -18,7 +18,7 @@ from envs.physics.warp_model import unsupported
 from envs.simulation import Simulation
 from envs.task import Camera, Start, Task, TaskSpec
 from experiments import cli, ppo
-from rl import rollout, runs
+from rl import health, rollout, runs
 from rl.checkpoint import Checkpoints, fingerprint
 from rl.policy import memoryless
 from tests.test_backends import FEATURES, SPEC, thing
@@ -159,6 +159,9 @@ def test_contacts_without_room_fail_their_world_and_are_told():
     assert jnp.isfinite(found.returns).all()
     with pytest.raises(ValueError, match="more contacts at once than its physics has room for"):
         found.sound()
+    metrics = jax.device_get(found.means())
+    assert "TaskSpec more `contacts`" in health.trouble(metrics, {})
+    assert health.trouble(metrics | {"overflow": 0.0}, {}) == ""
 
 
 @pytest.fixture
@@ -197,7 +200,7 @@ def test_rooms_are_twice_what_any_task_was_seen_to_need():
     for name, row in seen.items():
         most = max([row["contacts"], *row.get("warp", {}).values()])
         assert row["room"]["contacts"] >= most, name
-        assert envs.make_task(name).spec.contacts >= 2 * row["contacts"], name
+        assert SPEC.contacts >= 2 * row["contacts"], name
         assert row["room"]["rows"] >= row["rows"], name
 
 
