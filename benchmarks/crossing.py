@@ -49,7 +49,7 @@ def main(args: Args) -> None:
 def crossed(run: Path, args: Args) -> list[dict[str, Any]]:
     """A row for each physics but the run's own."""
     facts, (world, policy, params) = runs.read_manifest(run), play.load(run, args.seed)
-    steps, here = args.steps or world.horizon, type(world.physics).__name__.lower()
+    steps, here = args.steps or world.horizon, world.backend
     own = facts.get("physics", here)  # early manifests do not have it
     returns = {}
     for physics in dict.fromkeys((own, *args.physics)):  # each once, its own first
