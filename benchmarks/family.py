@@ -40,7 +40,7 @@ class Args:
     family: str = ""  # of benchmarks/families, or the path of a .toml; none: as the task has it
     episodes: int = 32  # in each context
     seed: int | None = None  # of the runs; None: all
-    physics: Literal["native", "mjx"] = "native"
+    physics: Literal["native", "mjx", "warp"] = "native"
     out: Path | None = None  # records go to OUT/RUN; None: to the runs themselves
 
 
@@ -104,7 +104,7 @@ def judged(
 
     if env.physics.dear_resets:
         many = jax.jit(jax.vmap(lambda p, v: one(p, v, True), (None, 0)))
-        return stack([jax.device_get(many(p, stack(variants))) for p in params])
+        return stack([jax.device_get(many(p, stack(variants))).sound() for p in params])
     program, nominal = jax.jit(one, static_argnums=2), Variant()[: len(SCALES)]
     todo = [(p, v, v[: len(SCALES)] != nominal) for p in params for v in variants]
     shown = track(todo, "judging", transient=True, disable=not Console().is_terminal)

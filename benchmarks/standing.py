@@ -26,7 +26,7 @@ class Args:
     run: tyro.conf.Positional[Path]
     episodes: int = 256
     seed: int | None = None  # of the run; None: its first
-    physics: Literal["native", "mjx"] = "native"
+    physics: Literal["native", "mjx", "warp"] = "native"
     name: str = ""  # of a row to write
     results: Path = ROOT / "benchmarks" / "results" / "standing.jsonl"
 

@@ -33,7 +33,7 @@ class Args:
     run: tyro.conf.Positional[Path]
     episodes: int = 512
     seed: int | None = None  # of the run; None: its first
-    physics: Literal["native", "mjx"] = "native"
+    physics: Literal["native", "mjx", "warp"] = "native"
     kicked: bool = False  # with Playground's kicks
     ground: Literal["", "flat", "rough"] = ""  # the task's if empty
     level: int = -1  # of rough ground; -1: any
@@ -72,7 +72,7 @@ def judged(
     try:
         found = jax.device_get(
             jax.jit(lambda params: play.judged(env, policy, params, episodes))(params)
-        )
+        ).sound()
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise

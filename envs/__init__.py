@@ -83,7 +83,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "so101-pick-cube": partial(PickCube, "so101", **SMALL_CUBE),
     "so101-reach": partial(Reach, "so101", **NEARBY),
 }
-BACKENDS = ("native", "mjx")
+BACKENDS = ("native", "mjx", "warp")
 Learnable = Simulation | FromPlayground
 World = Learnable | FromGymnasium  # in which a policy can be judged
 
@@ -174,10 +174,14 @@ def simulate(
     if physics == "native":
         check_host()
         stepper = Native(model, spec, threads)
-    else:
+    elif physics == "mjx":
         from envs.physics.mjx import MJX  # slow to import, and few need it
 
         stepper = MJX(model, spec)
+    else:
+        from envs.physics.warp import Warp
+
+        stepper = Warp(model, spec)
     horizon = spec.horizon if max_episode_steps is None else max_episode_steps
     if not isinstance(horizon, int) or horizon < 1:
         raise ValueError(f"max_episode_steps is {horizon!r}; it takes a count of at least 1.")

@@ -129,7 +129,7 @@ class Simulation:
             reward=jnp.where(failed, 0.0, reward).astype(jnp.float32),
             terminated=terminated,
             truncated=(t >= self.horizon) | failed,
-            metrics=_metrics(metrics, failed),
+            metrics=_metrics(metrics, failed) | self.physics.marks(data),
             t=t,
             key=key,
         )
@@ -173,7 +173,8 @@ class Simulation:
             reward=jnp.float32(0),
             terminated=jnp.bool(False),
             truncated=jnp.bool(False),
-            metrics=_metrics(jax.tree.map(lambda x: jnp.zeros(x.shape), shape[1]), jnp.bool(False)),
+            metrics=_metrics(jax.tree.map(lambda x: jnp.zeros(x.shape), shape[1]), jnp.bool(False))
+            | self.physics.marks(data),
             t=jnp.int32(0),
             key=key,
         )  # fmt: skip

@@ -66,6 +66,7 @@ class TaskSpec:
     rescale: bool = True  # actions in [-1, 1]; False: in the actuators' own range, not clipped
     derived: Literal["current", "lagged"] = "current"  # lagged: one substep late, as Gymnasium's
     settle: int = 0  # physics steps after a reset, before time 0
+    contacts: int = 64  # at once in a world, as many as Warp keeps room for: see docs/backends.md
 
 
 class Mark(NamedTuple):
@@ -206,6 +207,10 @@ class Physics(Protocol):
 
     def failed(self, data: Any) -> Array:
         """[] bool, the last step blew up; `data` is what it was before."""
+        ...
+
+    def marks(self, data: Any) -> Metrics:
+        """What else went wrong, each [] and 0 if it did not: `overflow` ends a training."""
         ...
 
     def qpos(self, data: Any) -> np.ndarray:

@@ -71,7 +71,7 @@ def judge(
     program = program.lower(jax.device_get(run.learner)).compile()  # of one device
 
     def evaluate(step: int, learner: PyTree) -> None:
-        found = jax.device_get(program(jax.device_get(learner)))
+        found = jax.device_get(program(jax.device_get(learner))).sound()
         log.evaluated(step, *play.outcomes(found), metrics=found.metrics)
         log.spent("evaluate")
 

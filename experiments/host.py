@@ -43,7 +43,7 @@ class Args:
     seeds: int = 1  # independent runs, trained side by side
     num_envs: int = 1  # worlds per seed
     shards: int = 1  # that worlds and batches lie in, over all devices; 1: on the first alone
-    physics: Literal["auto", "native", "mjx"] = "auto"  # auto: native on CPU, else mjx
+    physics: Literal["auto", "native", "mjx", "warp"] = "auto"  # auto: native on CPU, else mjx
     threads: int = 0  # for physics and XLA alike; 0: all this process has
     evals: int = 0  # times that the policy is judged while it trains
     eval_episodes: int = 32  # of each of them, and of the one after the end

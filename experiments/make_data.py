@@ -183,7 +183,7 @@ def about(args: Args, env: Simulation) -> dict[str, Any]:
 
 def score(env: Env, policy: Policy, params: Params) -> dict[str, float]:
     """Mean return, and success, from the starts that every policy is judged on."""
-    judged = jax.jit(lambda params: play.judged(env, policy, params, JUDGED))(params)
+    judged = jax.jit(lambda params: play.judged(env, policy, params, JUDGED))(params).sound()
     found = {"return": judged.returns, "success": judged.final.get("success")}
     return {name: float(jnp.mean(x)) for name, x in found.items() if x is not None}
 

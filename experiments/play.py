@@ -173,8 +173,9 @@ def verdict(
 
     One after the other, and not side by side: whoever is judged alone has the same returns.
     """
-    judging = jax.jit(lambda one: outcomes(judged(env, policy, one, episodes)))
-    returns, _, done = zip(*[jax.device_get(judging(one)) for one in params], strict=True)
+    judging = jax.jit(lambda one: judged(env, policy, one, episodes))
+    found = [jax.device_get(judging(one)).sound() for one in params]
+    returns, _, done = zip(*map(outcomes, found), strict=True)
     return np.stack(returns), None if done[0] is None else np.stack(done)
 
 

@@ -23,7 +23,7 @@ from rl.record import Record
 class Args:
     env: Any = field(default_factory=lambda: envs.make_task("panda-peg-insertion"))
     env_name: tyro.conf.Suppress[str] = "panda-peg-insertion"
-    physics: Literal["auto", "native", "mjx"] = "auto"  # auto: native on CPU, else mjx
+    physics: Literal["auto", "native", "mjx", "warp"] = "auto"  # auto: native on CPU, else mjx
     threads: int = 0  # for physics and XLA alike; 0: all this process has
     eval_episodes: int = 100  # that it is judged by
     video: bool = True  # film an episode

@@ -9,6 +9,7 @@ import numpy as np
 
 from rl import checkpoint, runs
 from rl.record import Record
+from rl.rollout import CROWDED
 from rl.types import Params, PyTree
 
 EXPLODED = 1_000  # times the largest return there was that no value should be
@@ -16,6 +17,8 @@ EXPLODED = 1_000  # times the largest return there was that no value should be
 
 def trouble(metrics: Mapping[str, Any], params: Params) -> str:
     """What shows that a learner has broken, with `params` its policy's; empty if nothing does."""
+    if np.any(metrics.get("overflow", 0)):
+        return CROWDED
     for name, value in metrics.items():
         if name.endswith("loss") and not np.isfinite(value).all():
             return f"{name} became NaN or infinite"

@@ -4,12 +4,17 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from rl.env import Env, State
 from rl.policy import Carry, Policy
 from rl.types import Array, Key, Metrics, Params, PyTree, Transition
 
 RESTARTS = 16  # worlds at a time: most ticks end a few of many episodes
+CROWDED = (
+    "a world had more contacts at once than its physics has room for, and lost some: give the "
+    "task's TaskSpec more `contacts`, or take --physics native or mjx"
+)
 
 
 class Worlds(NamedTuple):
@@ -35,13 +40,21 @@ class Episodes(NamedTuple):
     def means(self) -> dict[str, Array]:
         """Return and length over the ended episodes (NaN if none), and the counts."""
         count = self.ended.sum()
+        full = {k: x.max() for k, x in self.final.items() if k == "overflow"}  # of each step
         return {
             "episode_return": jnp.where(self.ended, self.returns, 0).sum() / count,
             "episode_length": jnp.where(self.ended, self.lengths, 0).sum() / count,
             "episodes": count,
             "failed": self.failed.sum(),
             "reused_starts": self.reused.sum(),
+            **full,
         }
+
+    def sound(self) -> "Episodes":
+        """These, of `evaluate` and on the host; ValueError where a world was not simulated so."""
+        if np.any(self.final.get("overflow", 0)):
+            raise ValueError(f"In an evaluation {CROWDED}.")
+        return self
 
 
 def start(

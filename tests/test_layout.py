@@ -179,7 +179,7 @@ def modules_behind(name: str) -> list[Path]:
 
 OFFERS = (  # names of which a user takes one
     "envs.gym_mujoco.", "envs.dmc.", "envs.locomotion.", "envs.manipulation.", "envs.adapters.",
-    "envs.physics.mjx",
+    "envs.physics.mjx", "envs.physics.warp",
 )  # fmt: skip
 TAKEN = "envs.gym_mujoco.half_cheetah"
 

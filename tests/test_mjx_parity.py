@@ -1,6 +1,6 @@
-"""MJX against native MuJoCo: one physics step from recorded states of every task it accepts.
+"""MJX, and MJX-Warp, against native MuJoCo: a physics step from recorded states of each task.
 
-MJX compiles slowly on CPU: two tasks here, the others marked slow.
+Both compile slowly on CPU: two tasks here, the others marked slow.
 """
 
 import re
@@ -16,6 +16,7 @@ import pytest
 import envs
 from envs.physics.mjx import MJX, unsupported
 from envs.physics.native import Native
+from envs.physics.warp import Warp
 
 QUICK = ("HalfCheetah-v5", "dmc-reacher-hard")
 TOUCHING = tuple(name for name in envs.names() if re.search("Ant|Cheet|cheet|Hop|Walk|walk", name))
@@ -97,20 +98,21 @@ def assert_close(got, want, dt, where):
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("name", "kind"),
     [
-        name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
+        pytest.param(name, kind, marks=[] if name in QUICK and kind is MJX else pytest.mark.slow)
         for name in envs.names()
         if not unsupported(envs.make_task(name).model(), envs.make_task(name).spec)
+        for kind in (MJX, Warp)  # which takes the same: docs/backends.md
     ],
 )
-def test_a_step_is_natives(name):
+def test_a_step_is_natives(name, kind):
     task = envs.make_task(name)
     spec = replace(
         task.spec, substeps=1, derived="lagged", precise=(), sensors=(),
         fields=("qpos", "qvel", *TOLERANCES),
     )  # fmt: skip
-    native, ours = Native(task.model(), spec), MJX(task.model(), spec)
+    native, ours = Native(task.model(), spec), kind(task.model(), spec)
     states = recorded(task)
     # Untuned, the pusher's cylinders take longer to run than they save in compiling.
     step = step_from(ours, None if name == "Pusher-v5" else UNTUNED)

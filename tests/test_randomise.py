@@ -13,6 +13,7 @@ import envs
 from envs.locomotion.push import Pushes
 from envs.physics.mjx import MJX
 from envs.physics.native import CONSTANTS, Native
+from envs.physics.warp import Warp
 from envs.randomise import Ranges
 from envs.task import TaskSpec
 
@@ -51,7 +52,7 @@ EVERY_FIELD = (
     "actuator_biasprm", "actuator_forcerange", "actuator_gainprm", "body_inertia", "body_ipos",
     "body_mass", "dof_armature", "dof_damping", "dof_frictionloss", "geom_friction", "qpos0",
 )  # fmt: skip
-PHYSICS = pytest.mark.parametrize("backend", [Native, MJX])
+PHYSICS = pytest.mark.parametrize("backend", [Native, MJX, Warp])
 
 
 @cache

@@ -11,7 +11,7 @@ import numpy as np
 
 from envs.physics.native import CONSTANTS, Native
 from envs.task import ParamsByField, Readings, TaskSpec
-from rl.types import Array
+from rl.types import Array, Metrics
 
 with contextlib.redirect_stdout(io.StringIO()):  # where it would print that Warp is not installed
     from mujoco import mjx
@@ -106,6 +106,9 @@ class MJX:
     def failed(self, data: Data) -> Array:
         return data.failed
 
+    def marks(self, data: Data) -> Metrics:
+        return {}
+
     def qpos(self, data: Data) -> np.ndarray:
         """Poses [..., nq] of fetched data; on the host."""
         return np.asarray(data.state["qpos"])
@@ -150,8 +153,8 @@ class MJX:
         return reads
 
 
-def _field(d: mjx.Data, name: str) -> Any:
-    """A field of MuJoCo's data, if MJX has it: some are among those of its implementation."""
+def _field(d: Any, name: str) -> Any:
+    """A field of data or of a model, if MJX has it: some are among those of its implementation."""
     return getattr(d._impl if hasattr(d._impl, name) else d, name, None)
 
 

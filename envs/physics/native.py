@@ -1,8 +1,7 @@
 """Native MuJoCo on CPU threads behind one host callback for all worlds of all nested vmaps.
 
-Stateless to its callers: a world is a row of what `KEPT` names, float64 carried as pairs of
-uint32, and every call writes the rows and every randomised model field of its worlds before
-it runs.  The result equals a plain MuJoCo loop to the last bit.
+Stateless to its callers: a world is a row of what `KEPT` names, and each call writes rows and all
+randomised model fields before it runs.  The result equals a plain MuJoCo loop to the last bit.
 """
 
 import contextlib
@@ -21,7 +20,7 @@ from mujoco import batch as mjbatch
 
 from envs.render import Cameras
 from envs.task import ParamsByField, Readings, TaskSpec
-from rl.types import Array
+from rl.types import Array, Metrics
 
 State = mujoco.mjtState
 NOT_COMPUTED = mujoco.mjtStage.mjSTAGE_NONE.value
@@ -101,6 +100,9 @@ class Native:
 
     def failed(self, data: Data) -> Array:
         return data.failed
+
+    def marks(self, data: Data) -> Metrics:
+        return {}
 
     def qpos(self, data: Data) -> np.ndarray:
         """Poses [..., nq] float64 of fetched data; on the host."""
