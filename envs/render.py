@@ -1,4 +1,4 @@
-"""All that draws: cameras as readings, videos off screen (EGL, else OSMesa), and the viewer."""
+"""All that draws: pictures of a state, videos off screen (EGL, else OSMesa), and the viewer."""
 
 import atexit
 import copy
@@ -9,20 +9,15 @@ import sys
 import time
 import weakref
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
 
 import imageio.v3 as iio
-import jax
-import jax.numpy as jnp
 import mujoco
 import numpy as np
 from PIL import Image, ImageDraw
 
-from envs.task import Camera, Mark, Readings
-from rl.types import Array
+from envs.task import Camera, Mark, ParamsByField
 
 NO_GL = (
     "Nothing here can draw: neither EGL nor OSMesa gives MuJoCo a context. Install one "
@@ -35,6 +30,7 @@ FOLLOWS = {  # modes of a camera that goes with a robot
     int(mujoco.mjtCamLight.mjCAMLIGHT_TRACKCOM),
 }
 CLOSE = 4.0  # m, from such a camera to its robot in the viewer
+DEAR = mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION
 FREE = "free"  # a Camera of this name is the model's default view
 GREEN = np.array([0.3, 0.8, 0.4, 0.45], np.float32)  # colour of what is shown and is not there
 Marks = Sequence[Sequence[Mark]]  # of each picture
@@ -70,7 +66,8 @@ class Painter:
     """Draws states of `model` as `camera` sees them; for one thread, as a GL context is."""
 
     def __init__(self, model: mujoco.MjModel, camera: Camera) -> None:
-        self.model, self.camera, self.data = model, camera, mujoco.MjData(model)
+        self.model, self.camera, self.data = copy.copy(model), camera, mujoco.MjData(model)
+        self._nominal: ParamsByField = {}  # of the fields that were changed
 
     @cached_property
     def renderer(self) -> mujoco.Renderer:
@@ -78,10 +75,21 @@ class Painter:
         view, camera = self.model.vis.global_, self.camera
         view.offheight = max(view.offheight, camera.height)
         view.offwidth = max(view.offwidth, camera.width)
+        if camera.plain:
+            self.model.vis.quality.offsamples = self.model.vis.quality.shadowsize = 0
         renderer = mujoco.Renderer(self.model, camera.height, camera.width)
+        for flag in DEAR if camera.plain else ():
+            renderer.scene.flags[flag] = False
         left = weakref.ref(renderer)  # to be closed, at the latest, while there still is OpenGL
         atexit.register(lambda: (last := left()) and last.close())
         return renderer
+
+    def change(self, params: ParamsByField) -> None:
+        """Draw what these fields of the model make of it, and no others."""
+        for name, value in (self._nominal | dict(params)).items():
+            field = getattr(self.model, name)
+            self._nominal.setdefault(name, field.copy())
+            field[...] = value.reshape(field.shape)
 
     def paint(self, state: np.ndarray, part: int, marks: Sequence[Mark] = ()) -> np.ndarray:
         """Picture [height, width, 3] uint8 of one state vector, of which `part` says what it is."""
@@ -90,44 +98,6 @@ class Painter:
         self.renderer.update_scene(self.data, -1 if self.camera.name == FREE else self.camera.name)
         mark(self.renderer.scene, marks)
         return self.renderer.render().copy()
-
-
-class Cameras:
-    """The declared cameras of a task, as readings rendered on the host by one thread.
-
-    `part` is which of mjtState a row is made of.
-    """
-
-    def __init__(self, model: mujoco.MjModel, cameras: tuple[Camera, ...], part: int) -> None:
-        self.model, self.cameras, self.part = model, cameras, part
-
-    def blank(self) -> Readings:
-        return {c.name: jnp.zeros((c.height, c.width, 3), jnp.uint8) for c in self.cameras}
-
-    def render(self, row: Array) -> Readings:
-        """uint8 images [height, width, 3] of a state `row` [S, 2] uint32."""
-        shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), self.blank())
-        return jax.pure_callback(self._render, shapes, row, vmap_method="broadcast_all")
-
-    def _render(self, row: Any) -> dict[str, np.ndarray]:
-        lead, row = row.shape[:-2], np.ascontiguousarray(row)
-        rows = row.reshape(-1, row.shape[-2] * 2).view(np.float64)
-        images = self._thread.submit(self._draw, rows).result()
-        return {name: x.reshape(*lead, *x.shape[1:]) for name, x in images.items()}
-
-    def _draw(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        return {
-            painter.camera.name: np.stack([painter.paint(row, self.part) for row in rows])
-            for painter in self._painters
-        }
-
-    @cached_property
-    def _thread(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(1)
-
-    @cached_property
-    def _painters(self) -> list[Painter]:
-        return [Painter(self.model, camera) for camera in self.cameras]
 
 
 def spectator(model: mujoco.MjModel, height: int = 360, width: int = 480) -> Painter:
