@@ -32,14 +32,14 @@ class Cameras:
         shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), self.blank())
         return jax.pure_callback(self._render, shapes, row, params, vmap_method="broadcast_all")
 
-    def _render(self, row: Any, params: ParamsByField) -> dict[str, np.ndarray]:
+    def _render(self, row: Any, params: dict[str, Any]) -> dict[str, np.ndarray]:
         lead, row = row.shape[:-2], np.ascontiguousarray(row)
         rows = row.reshape(-1, row.shape[-2] * 2).view(np.float64)
         flat = {name: np.asarray(x).reshape(len(rows), -1) for name, x in params.items()}
         images = self._thread.submit(self._draw, rows, flat).result()
         return {name: x.reshape(*lead, *x.shape[1:]) for name, x in images.items()}
 
-    def _draw(self, rows: np.ndarray, params: ParamsByField) -> dict[str, np.ndarray]:
+    def _draw(self, rows: np.ndarray, params: dict[str, Any]) -> dict[str, np.ndarray]:
         def one(painter: Painter, world: int) -> np.ndarray:
             painter.change({name: x[world] for name, x in params.items()})
             return painter.paint(rows[world], self.part)

@@ -11,13 +11,14 @@ import weakref
 from collections.abc import Sequence
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
 import imageio.v3 as iio
 import mujoco
 import numpy as np
 from PIL import Image, ImageDraw
 
-from envs.task import Camera, Mark, ParamsByField
+from envs.task import Camera, Mark
 
 NO_GL = (
     "Nothing here can draw: neither EGL nor OSMesa gives MuJoCo a context. Install one "
@@ -67,7 +68,7 @@ class Painter:
 
     def __init__(self, model: mujoco.MjModel, camera: Camera) -> None:
         self.model, self.camera, self.data = copy.copy(model), camera, mujoco.MjData(model)
-        self._nominal: ParamsByField = {}  # of the fields that were changed
+        self._nominal: dict[str, Any] = {}  # of the fields that were changed
 
     @cached_property
     def renderer(self) -> mujoco.Renderer:
@@ -84,9 +85,9 @@ class Painter:
         atexit.register(lambda: (last := left()) and last.close())
         return renderer
 
-    def change(self, params: ParamsByField) -> None:
+    def change(self, params: dict[str, Any]) -> None:
         """Draw what these fields of the model make of it, and no others."""
-        for name, value in (self._nominal | dict(params)).items():
+        for name, value in (self._nominal | params).items():
             field = getattr(self.model, name)
             self._nominal.setdefault(name, field.copy())
             field[...] = value.reshape(field.shape)

@@ -30,8 +30,7 @@ def test_pictures_are_of_each_world_as_mujoco_draws_it() -> None:
 
     def drawn(qpos: Any) -> Any:
         blank = mjx.make_data(model, impl="warp")
-        data = jax.vmap(lambda x: mjx.kinematics(put, blank.replace(qpos=x)))(qpos)
-        data = jax.vmap(lambda x: mjx.camlight(put, x))(data)
+        data = jax.vmap(lambda x: mjx.forward(put, blank.replace(qpos=x)))(qpos)
         return pictures.draw(put, data)
 
     got = jax.device_get(jax.jit(drawn)(jnp.asarray(poses)))

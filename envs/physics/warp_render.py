@@ -35,8 +35,8 @@ class Pictures:
         self._contexts: dict[int, Any] = {}
 
     def draw(self, put: Any, data: Any) -> Readings:
-        """Pictures [N, height, width, 3] uint8 of a model put on Warp and data [N, ...], of which
-        kinematics are current."""
+        """Pictures [N, height, width, 3] uint8 of a model put on Warp and data [N, ...] as
+        mjx.forward left it."""
         context = self._context(len(data.qpos)).pytree()
         seen = jax.vmap(mjx.refit_bvh, (None, 0, None))(put, data, context)
         packed = jax.vmap(mjx.render, (None, 0, None))(put, seen, context)[0]
