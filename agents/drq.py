@@ -46,7 +46,7 @@ class DrQ:
     frames: int = 3  # pictures, the newest among them, that are seen at once
     shift: int = 4  # pixels that pictures are moved by at most
     channels: tuple[int, ...] = (32, 32, 32, 32)  # of the encoder's convolutions
-    strides: tuple[int, ...] = (2, 1, 1, 1)
+    strides: tuple[int, ...] = (2, 1, 1, 1)  # pixels between them, of each
     features: int = 50  # of the encoder's outputs that actor and critics go by
     hidden: tuple[int, ...] = (1024, 1024)
     critic_hidden: tuple[int, ...] = (1024, 1024)

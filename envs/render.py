@@ -1,4 +1,4 @@
-"""All that draws: pictures of a state, videos off screen (EGL, else OSMesa), and the viewer."""
+"""All that draws: cameras as readings, videos off screen (EGL, else OSMesa), and the viewer."""
 
 import atexit
 import copy
@@ -8,17 +8,21 @@ import subprocess
 import sys
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import imageio.v3 as iio
+import jax
+import jax.numpy as jnp
 import mujoco
 import numpy as np
 from PIL import Image, ImageDraw
 
-from envs.task import Camera, Mark
+from envs.task import Camera, Mark, ParamsByField, Readings
+from rl.types import Array
 
 NO_GL = (
     "Nothing here can draw: neither EGL nor OSMesa gives MuJoCo a context. Install one "
@@ -85,20 +89,58 @@ class Painter:
         atexit.register(lambda: (last := left()) and last.close())
         return renderer
 
-    def change(self, params: dict[str, Any]) -> None:
-        """Draw what these fields of the model make of it, and no others."""
-        for name, value in (self._nominal | params).items():
+    def paint(
+        self,
+        state: np.ndarray,
+        part: int,
+        marks: Sequence[Mark] = (),
+        params: Mapping[str, Any] = {},
+    ) -> np.ndarray:
+        """Picture [height, width, 3] uint8 of one state vector, of which `part` says what it is, of
+        the model with the fields `params`, and its own others."""
+        for name, value in {**self._nominal, **params}.items():
             field = getattr(self.model, name)
             self._nominal.setdefault(name, field.copy())
             field[...] = value.reshape(field.shape)
-
-    def paint(self, state: np.ndarray, part: int, marks: Sequence[Mark] = ()) -> np.ndarray:
-        """Picture [height, width, 3] uint8 of one state vector, of which `part` says what it is."""
         mujoco.mj_setState(self.model, self.data, state, part)
         mujoco.mj_forward(self.model, self.data)
         self.renderer.update_scene(self.data, -1 if self.camera.name == FREE else self.camera.name)
         mark(self.renderer.scene, marks)
         return self.renderer.render().copy()
+
+
+class Cameras:
+    """The declared cameras of a task, as readings rendered on the host by one thread.
+
+    `part` is which of mjtState a row is made of.
+    """
+
+    def __init__(self, model: mujoco.MjModel, cameras: tuple[Camera, ...], part: int) -> None:
+        self.cameras, self.part = cameras, part
+        self._painters = [Painter(model, camera) for camera in cameras]
+        self._thread = ThreadPoolExecutor(1)
+
+    def blank(self) -> Readings:
+        return {c.name: jnp.zeros((c.height, c.width, 3), jnp.uint8) for c in self.cameras}
+
+    def render(self, row: Array, params: ParamsByField) -> Readings:
+        """uint8 images [height, width, 3] of a state `row` [S, 2] uint32, as `params` have it."""
+        shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), self.blank())
+        return jax.pure_callback(self._render, shapes, row, params, vmap_method="broadcast_all")
+
+    def _render(self, row: Any, params: dict[str, Any]) -> dict[str, np.ndarray]:
+        lead, row = row.shape[:-2], np.ascontiguousarray(row)
+        rows = row.reshape(-1, row.shape[-2] * 2).view(np.float64)
+        flat = {name: np.asarray(x).reshape(len(rows), -1) for name, x in params.items()}
+        images = self._thread.submit(self._draw, rows, flat).result()
+        return {name: x.reshape(*lead, *x.shape[1:]) for name, x in images.items()}
+
+    def _draw(self, rows: np.ndarray, params: dict[str, Any]) -> dict[str, np.ndarray]:
+        each = [(row, {name: x[i] for name, x in params.items()}) for i, row in enumerate(rows)]
+        return {
+            painter.camera.name: np.stack([painter.paint(row, self.part, (), x) for row, x in each])
+            for painter in self._painters
+        }
 
 
 def spectator(model: mujoco.MjModel, height: int = 360, width: int = 480) -> Painter:

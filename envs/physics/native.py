@@ -19,7 +19,7 @@ import mujoco
 import numpy as np
 from mujoco import batch as mjbatch
 
-from envs.cameras import Cameras
+from envs.render import Cameras
 from envs.task import ParamsByField, Readings, TaskSpec
 from rl.types import Array
 
