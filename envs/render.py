@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
 from pathlib import Path
@@ -21,7 +21,7 @@ import mujoco
 import numpy as np
 from PIL import Image, ImageDraw
 
-from envs.task import Camera, Mark, Readings
+from envs.task import Camera, Mark, ParamsByField, Readings
 from rl.types import Array
 
 NO_GL = (
@@ -35,6 +35,7 @@ FOLLOWS = {  # modes of a camera that goes with a robot
     int(mujoco.mjtCamLight.mjCAMLIGHT_TRACKCOM),
 }
 CLOSE = 4.0  # m, from such a camera to its robot in the viewer
+DEAR = mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION
 FREE = "free"  # a Camera of this name is the model's default view
 GREEN = np.array([0.3, 0.8, 0.4, 0.45], np.float32)  # colour of what is shown and is not there
 Marks = Sequence[Sequence[Mark]]  # of each picture
@@ -70,7 +71,8 @@ class Painter:
     """Draws states of `model` as `camera` sees them; for one thread, as a GL context is."""
 
     def __init__(self, model: mujoco.MjModel, camera: Camera) -> None:
-        self.model, self.camera, self.data = model, camera, mujoco.MjData(model)
+        self.model, self.camera, self.data = copy.copy(model), camera, mujoco.MjData(model)
+        self._nominal: dict[str, Any] = {}  # of the fields that were changed
 
     @cached_property
     def renderer(self) -> mujoco.Renderer:
@@ -78,13 +80,28 @@ class Painter:
         view, camera = self.model.vis.global_, self.camera
         view.offheight = max(view.offheight, camera.height)
         view.offwidth = max(view.offwidth, camera.width)
+        if camera.plain:
+            self.model.vis.quality.offsamples = self.model.vis.quality.shadowsize = 0
         renderer = mujoco.Renderer(self.model, camera.height, camera.width)
+        for flag in DEAR if camera.plain else ():
+            renderer.scene.flags[flag] = False
         left = weakref.ref(renderer)  # to be closed, at the latest, while there still is OpenGL
         atexit.register(lambda: (last := left()) and last.close())
         return renderer
 
-    def paint(self, state: np.ndarray, part: int, marks: Sequence[Mark] = ()) -> np.ndarray:
-        """Picture [height, width, 3] uint8 of one state vector, of which `part` says what it is."""
+    def paint(
+        self,
+        state: np.ndarray,
+        part: int,
+        marks: Sequence[Mark] = (),
+        params: Mapping[str, Any] = {},
+    ) -> np.ndarray:
+        """Picture [height, width, 3] uint8 of one state vector, of which `part` says what it is, of
+        the model with the fields `params`, and its own others."""
+        for name, value in {**self._nominal, **params}.items():
+            field = getattr(self.model, name)
+            self._nominal.setdefault(name, field.copy())
+            field[...] = value.reshape(field.shape)
         mujoco.mj_setState(self.model, self.data, state, part)
         mujoco.mj_forward(self.model, self.data)
         self.renderer.update_scene(self.data, -1 if self.camera.name == FREE else self.camera.name)
@@ -99,35 +116,31 @@ class Cameras:
     """
 
     def __init__(self, model: mujoco.MjModel, cameras: tuple[Camera, ...], part: int) -> None:
-        self.model, self.cameras, self.part = model, cameras, part
+        self.cameras, self.part = cameras, part
+        self._painters = [Painter(model, camera) for camera in cameras]
+        self._thread = ThreadPoolExecutor(1)
 
     def blank(self) -> Readings:
         return {c.name: jnp.zeros((c.height, c.width, 3), jnp.uint8) for c in self.cameras}
 
-    def render(self, row: Array) -> Readings:
-        """uint8 images [height, width, 3] of a state `row` [S, 2] uint32."""
+    def render(self, row: Array, params: ParamsByField) -> Readings:
+        """uint8 images [height, width, 3] of a state `row` [S, 2] uint32, as `params` have it."""
         shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), self.blank())
-        return jax.pure_callback(self._render, shapes, row, vmap_method="broadcast_all")
+        return jax.pure_callback(self._render, shapes, row, params, vmap_method="broadcast_all")
 
-    def _render(self, row: Any) -> dict[str, np.ndarray]:
+    def _render(self, row: Any, params: dict[str, Any]) -> dict[str, np.ndarray]:
         lead, row = row.shape[:-2], np.ascontiguousarray(row)
         rows = row.reshape(-1, row.shape[-2] * 2).view(np.float64)
-        images = self._thread.submit(self._draw, rows).result()
+        flat = {name: np.asarray(x).reshape(len(rows), -1) for name, x in params.items()}
+        images = self._thread.submit(self._draw, rows, flat).result()
         return {name: x.reshape(*lead, *x.shape[1:]) for name, x in images.items()}
 
-    def _draw(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+    def _draw(self, rows: np.ndarray, params: dict[str, Any]) -> dict[str, np.ndarray]:
+        each = [(row, {name: x[i] for name, x in params.items()}) for i, row in enumerate(rows)]
         return {
-            painter.camera.name: np.stack([painter.paint(row, self.part) for row in rows])
+            painter.camera.name: np.stack([painter.paint(row, self.part, (), x) for row, x in each])
             for painter in self._painters
         }
-
-    @cached_property
-    def _thread(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(1)
-
-    @cached_property
-    def _painters(self) -> list[Painter]:
-        return [Painter(self.model, camera) for camera in self.cameras]
 
 
 def spectator(model: mujoco.MjModel, height: int = 360, width: int = 480) -> Painter:

@@ -151,7 +151,7 @@ def main(args: Args) -> None:
 
 def first_rows(args: Any) -> int:
     """Steps of every world before learning starts; a window of them must fill a target."""
-    return max(-(-args.learning_starts // args.num_envs), args.n_step)
+    return max(-(-args.learning_starts // args.num_envs), prior.window(args))
 
 
 def room(args: Any, env: Learnable, first: int) -> None:
@@ -210,7 +210,7 @@ def check(args: Args, env: Learnable) -> list[Args]:
     room(args, env, first)
     least, world = replace(args, buffer_size=first * args.num_envs), prior.world(env, args)
     seen = jax.eval_shape(lambda key: begin(least, world, key), jax.random.key(0)).replay.data
-    return groups(args, memory.size(seen) // first, args.n_step)
+    return groups(args, memory.size(seen) // first, prior.window(args))
 
 
 if __name__ == "__main__":

@@ -120,6 +120,12 @@ def shaped(path: Path, data: Dataset, like: Transition) -> Transition:
     return jax.tree_util.tree_map_with_path(leaf, like)
 
 
+def window(args: Any) -> int:
+    """Steps of a world that are read for one target: its rewards, and those an agent that remembers
+    sees before."""
+    return args.n_step + getattr(args.agent, "history", 0)
+
+
 def batch(
     args: Any, env: Env, replays: tuple[Buffer, ...], key: Key, shape: tuple[int, ...]
 ) -> Transition:
@@ -129,9 +135,9 @@ def batch(
 
     def one(replay: Buffer, key: Key, count: int) -> Transition:
         if not args.hindsight:
-            return buffer.sample(replay, key, count, args.n_step)
+            return buffer.sample(replay, key, count, window(args))
         task = env.task  # type: ignore[attr-defined]  # Revealed, then
-        return in_hindsight(task, replay, key, count, args.n_step, args.hindsight, env.horizon)
+        return in_hindsight(task, replay, key, count, window(args), args.hindsight, env.horizon)
 
     keys = jax.random.split(key, len(replays)) if len(replays) > 1 else [key]
     apart = (args.shards, *[1] * (len(replays) - 1))  # each device has demonstrations whole

@@ -36,7 +36,8 @@ class Agent(Protocol):
 class FromReplay(Agent, Protocol):
     """What experiments/off_policy.py needs besides.
 
-    `update` is given `delay` batches of windows of n steps, [delay, B, n, ...].  Where it tells a
+    `update` is given `delay` batches of windows of n steps, [delay, B, n, ...], before which stand
+    as many as its `history` says, if it has one: what it remembers as it acts.  Where it tells a
     metric "q", what it believes returns to be on average (of actions or of states), a run stops
     when that explodes.
     """

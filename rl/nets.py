@@ -70,7 +70,10 @@ def tanh_mlp(sizes: Sequence[int], out_gain: float) -> MLP:
 
 
 def flatten(obs: Any) -> Array:
-    """One vector [..., O] of an observation pytree whose leaves are [..., size]."""
+    """One vector [..., O] of an observation pytree whose leaves are [..., size]; ValueError where
+    one is a picture."""
+    if any(x.dtype == jnp.uint8 for x in jax.tree.leaves(obs)):
+        raise ValueError("This agent sees no pictures: leave out --env.pixels, or take drq.")
     return jnp.concatenate(jax.tree.leaves(obs), axis=-1)
 
 

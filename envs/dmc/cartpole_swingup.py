@@ -7,19 +7,16 @@ import jax.numpy as jnp
 import mujoco
 
 from envs.dmc import models
-from envs.task import Readings, Start, Task, TaskSpec
-from rl.types import Array, Key, Metrics, Obs, PyTree
+from envs.dmc.suite import Suite
+from envs.task import Readings, Start, TaskSpec
+from rl.types import Array, Key, Metrics, PyTree
 
 
 @dataclass(frozen=True)
-class CartpoleSwingup(Task):
-    rescale: bool = True  # actions in [-1, 1] instead of the actuators' own range
-
+class CartpoleSwingup(Suite):
     @property
     def spec(self) -> TaskSpec:
-        return models.spec(
-            self.model(), substeps=1, fields=("qpos", "qvel", "xmat", "ctrl"), rescale=self.rescale
-        )
+        return self.asks(substeps=1, fields=("qpos", "qvel", "xmat", "ctrl"))
 
     def model(self) -> mujoco.MjModel:
         return models.load("cartpole.xml")
@@ -32,14 +29,12 @@ class CartpoleSwingup(Task):
             0.01 * jax.random.normal(qvel_key, (2,)),
         )
 
-    def observe(self, readings: Readings, command: PyTree, memory: PyTree) -> tuple[Obs, PyTree]:
+    def state(self, readings: Readings) -> Array:
         up, aside = self.pole(readings)
         position = jnp.stack([readings["qpos"][0], up, aside])
-        return jnp.concatenate([position, readings["qvel"]]), memory
+        return jnp.concatenate([position, readings["qvel"]])
 
-    def reward(
-        self, before: Readings, after: Readings, action: Array, command: PyTree, episode: PyTree
-    ) -> tuple[Array, Metrics]:
+    def earned(self, after: Readings) -> tuple[Array, Metrics]:
         upright = (1 + self.pole(after)[0]) / 2
         centred = (1 + models.tolerance(after["qpos"][0], margin=2)) / 2
         control = models.tolerance(

@@ -6,22 +6,21 @@ import jax.numpy as jnp
 import mujoco
 
 from envs.dmc import models
-from envs.task import Readings, Start, Task, TaskSpec
-from rl.types import Array, Key, Metrics, Obs, PyTree
+from envs.dmc.suite import Suite
+from envs.task import Readings, Start, TaskSpec
+from rl.types import Array, Key, Metrics, PyTree
 
 RUN_SPEED = 10.0  # m/s
 
 
 @dataclass(frozen=True)
-class CheetahRun(Task):
+class CheetahRun(Suite):
     settle: int = 200  # physics steps before an episode: random poses begin in the air or the floor
-    rescale: bool = True  # actions in [-1, 1] instead of the actuators' own range
 
     @property
     def spec(self) -> TaskSpec:
-        return models.spec(
-            self.model(), substeps=1, sensors=("torso_subtreelinvel",), fields=("qpos", "qvel"),
-            settle=self.settle, rescale=self.rescale,
+        return self.asks(substeps=1, sensors=("torso_subtreelinvel",), fields=("qpos", "qvel"),
+            settle=self.settle,
         )  # fmt: skip
 
     def model(self) -> mujoco.MjModel:
@@ -30,12 +29,10 @@ class CheetahRun(Task):
     def reset(self, key: Key, context: PyTree) -> Start:
         return Start(models.pose(key, self.model(), turn=False), jnp.zeros(self.model().nv))
 
-    def observe(self, readings: Readings, command: PyTree, memory: PyTree) -> tuple[Obs, PyTree]:
-        return jnp.concatenate([readings["qpos"][1:], readings["qvel"]]), memory
+    def state(self, readings: Readings) -> Array:
+        return jnp.concatenate([readings["qpos"][1:], readings["qvel"]])
 
-    def reward(
-        self, before: Readings, after: Readings, action: Array, command: PyTree, episode: PyTree
-    ) -> tuple[Array, Metrics]:
+    def earned(self, after: Readings) -> tuple[Array, Metrics]:
         speed = after["torso_subtreelinvel"][0]
         run = models.tolerance(
             speed, RUN_SPEED, jnp.inf, margin=RUN_SPEED, value_at_margin=0, sigmoid="linear"

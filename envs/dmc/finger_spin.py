@@ -9,22 +9,21 @@ import jax.numpy as jnp
 import mujoco
 
 from envs.dmc import models
-from envs.task import Readings, Start, Task, TaskSpec
-from rl.types import Array, Key, Metrics, Obs, PyTree
+from envs.dmc.suite import Suite
+from envs.task import Readings, Start, TaskSpec
+from rl.types import Array, Key, Metrics, PyTree
 
 SPIN_SPEED = 15.0  # rad/s
 CANDIDATES = 32  # poses drawn at once, one in eleven of which touches
 
 
 @dataclass(frozen=True)
-class FingerSpin(Task):
+class FingerSpin(Suite):
     hinge_damping: float = 0.03  # N m s/rad, of the spinner; the model's own is for other tasks
-    rescale: bool = True  # actions in [-1, 1] instead of the actuators' own range
 
     @property
     def spec(self) -> TaskSpec:
-        return models.spec(
-            self.model(), substeps=2, rescale=self.rescale,
+        return self.asks(substeps=2,
             sensors=(
                 "proximal", "distal", "proximal_velocity", "distal_velocity", "hinge_velocity",
                 "tip", "spinner", "touchtop", "touchbottom",
@@ -41,16 +40,14 @@ class FingerSpin(Task):
         clear = jax.vmap(self.clearance)(poses) > 0
         return Start(poses[jnp.argmax(clear)], jnp.zeros(self.model().nv))
 
-    def observe(self, readings: Readings, command: PyTree, memory: PyTree) -> tuple[Obs, PyTree]:
+    def state(self, readings: Readings) -> Array:
         tip = (readings["tip"] - readings["spinner"])[::2]
         touch = jnp.log1p(jnp.concatenate([readings["touchtop"], readings["touchbottom"]]))
         angles = [readings[name] for name in ("proximal", "distal")]
         speeds = [readings[f"{name}_velocity"] for name in ("proximal", "distal", "hinge")]
-        return jnp.concatenate([*angles, tip, *speeds, touch]), memory
+        return jnp.concatenate([*angles, tip, *speeds, touch])
 
-    def reward(
-        self, before: Readings, after: Readings, action: Array, command: PyTree, episode: PyTree
-    ) -> tuple[Array, Metrics]:
+    def earned(self, after: Readings) -> tuple[Array, Metrics]:
         speed = after["hinge_velocity"][0]
         return (speed <= -SPIN_SPEED).astype(jnp.float32), {"speed": -speed}
 

@@ -7,7 +7,7 @@ Control Suite".
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -41,26 +41,21 @@ def load(xml_file: str) -> mujoco.MjModel:
 def spec(
     model: mujoco.MjModel,
     substeps: int,
-    *,
-    sensors: tuple[str, ...] = (),
-    fields: tuple[str, ...] = (),
-    settle: int = 0,
-    rescale: bool = True,
+    repeat: int,
+    **facts: Any,
 ) -> TaskSpec:
-    """A suite task's spec: derived quantities are those of the new state, as the suite's are."""
+    """A suite task's spec, of which so many control steps are one: derived quantities are those of
+    the new state, as the suite's are."""
     low, high = model.actuator_ctrlrange.T.tolist()
     return TaskSpec(
         actuators=tuple(model.actuator(i).name for i in range(model.nu)),
         low=tuple(low),
         high=tuple(high),
-        substeps=substeps,
-        control_dt=substeps * model.opt.timestep,
-        horizon=HORIZON,
-        sensors=sensors,
-        fields=fields,
-        settle=settle,
-        rescale=rescale,
+        substeps=substeps * repeat,
+        control_dt=substeps * repeat * model.opt.timestep,
+        horizon=HORIZON // repeat,
         derived="current",
+        **facts,
     )
 
 

@@ -10,20 +10,18 @@ import mujoco
 import numpy as np
 
 from envs.dmc import models
-from envs.task import Readings, Start, Task, TaskSpec
-from rl.types import Array, Key, Metrics, Obs, PyTree
+from envs.dmc.suite import Suite
+from envs.task import Readings, Start, TaskSpec
+from rl.types import Array, Key, Metrics, PyTree
 
 
 @dataclass(frozen=True)
-class ReacherHard(Task):
+class ReacherHard(Suite):
     target_size: float = 0.015  # m, radius; the suite's reacher-easy has 0.05
-    rescale: bool = True  # actions in [-1, 1] instead of the actuators' own range
 
     @property
     def spec(self) -> TaskSpec:
-        return models.spec(
-            self.model(), substeps=1, fields=("qpos", "qvel", "geom_xpos"), rescale=self.rescale
-        )
+        return self.asks(substeps=1, fields=("qpos", "qvel", "geom_xpos"))
 
     def model(self) -> mujoco.MjModel:
         return _model(self.target_size)
@@ -41,12 +39,10 @@ class ReacherHard(Task):
             params={"geom_pos": places.at[self.model().geom("target").id, :2].set(target)},
         )
 
-    def observe(self, readings: Readings, command: PyTree, memory: PyTree) -> tuple[Obs, PyTree]:
-        return jnp.concatenate([readings["qpos"], self.error(readings), readings["qvel"]]), memory
+    def state(self, readings: Readings) -> Array:
+        return jnp.concatenate([readings["qpos"], self.error(readings), readings["qvel"]])
 
-    def reward(
-        self, before: Readings, after: Readings, action: Array, command: PyTree, episode: PyTree
-    ) -> tuple[Array, Metrics]:
+    def earned(self, after: Readings) -> tuple[Array, Metrics]:
         distance = jnp.linalg.norm(self.error(after))
         reach = self.target_size + float(self.model().geom("finger").size[0])
         return models.tolerance(distance, 0.0, reach), {"distance": distance}

@@ -6,8 +6,9 @@ import jax.numpy as jnp
 import mujoco
 
 from envs.dmc import models
-from envs.task import Readings, Start, Task, TaskSpec
-from rl.types import Array, Key, Metrics, Obs, PyTree
+from envs.dmc.suite import Suite
+from envs.task import Readings, Start, TaskSpec
+from rl.types import Array, Key, Metrics, PyTree
 
 STAND_HEIGHT = 1.2  # m, of the torso
 WALK_SPEED = 1.0  # m/s
@@ -15,14 +16,11 @@ XX, XZ, ZZ = 0, 2, 8  # entries of a rotation matrix
 
 
 @dataclass(frozen=True)
-class WalkerWalk(Task):
-    rescale: bool = True  # actions in [-1, 1] instead of the actuators' own range
-
+class WalkerWalk(Suite):
     @property
     def spec(self) -> TaskSpec:
-        return models.spec(
-            self.model(), substeps=10, sensors=("torso_subtreelinvel",),
-            fields=("qvel", "xpos", "xmat"), rescale=self.rescale,
+        return self.asks(substeps=10, sensors=("torso_subtreelinvel",),
+            fields=("qvel", "xpos", "xmat"),
         )  # fmt: skip
 
     def model(self) -> mujoco.MjModel:
@@ -31,14 +29,12 @@ class WalkerWalk(Task):
     def reset(self, key: Key, context: PyTree) -> Start:
         return Start(models.pose(key, self.model()), jnp.zeros(self.model().nv))
 
-    def observe(self, readings: Readings, command: PyTree, memory: PyTree) -> tuple[Obs, PyTree]:
+    def state(self, readings: Readings) -> Array:
         orientations = readings["xmat"][1:, jnp.array([XX, XZ])].ravel()
         height = readings["xpos"][self.torso, 2][None]
-        return jnp.concatenate([orientations, height, readings["qvel"]]), memory
+        return jnp.concatenate([orientations, height, readings["qvel"]])
 
-    def reward(
-        self, before: Readings, after: Readings, action: Array, command: PyTree, episode: PyTree
-    ) -> tuple[Array, Metrics]:
+    def earned(self, after: Readings) -> tuple[Array, Metrics]:
         height, speed = after["xpos"][self.torso, 2], after["torso_subtreelinvel"][0]
         standing = models.tolerance(height, STAND_HEIGHT, jnp.inf, margin=STAND_HEIGHT / 2)
         upright = (1 + after["xmat"][self.torso, ZZ]) / 2

@@ -83,11 +83,11 @@ class Native:
         settle: int = 0, ctrl: Array | None = None,
     ) -> Data:  # fmt: skip
         first = {"qpos": qpos, "qvel": qvel} | ({} if ctrl is None else {"ctrl": ctrl})
-        fresh = self._call(self._reset, data.row, mask, first, params, jnp.int32(settle))
+        fresh = self._call(params, self._reset, data.row, mask, first, params, jnp.int32(settle))
         return jax.tree.map(lambda new, old: jnp.where(mask, new, old), fresh, data)
 
     def step(self, data: Data, inputs: dict[str, Array], params: ParamsByField) -> Data:
-        new = self._call(self._step, data.row, inputs, params)
+        new = self._call(params, self._step, data.row, inputs, params)
         return new._replace(out=jnp.where(new.failed, data.out, new.out))
 
     def read(self, data: Data) -> Readings:
@@ -120,11 +120,11 @@ class Native:
         derived = jax.pure_callback(self._constants, shapes, *args, vmap_method="broadcast_all")
         return dict(params) | derived
 
-    def _call(self, host, row: Array, *args) -> Data:
+    def _call(self, params: ParamsByField, host, row: Array, *args) -> Data:
         out = jax.ShapeDtypeStruct((self.width,), jnp.float32), jax.ShapeDtypeStruct((), jnp.bool)
         shapes = jax.ShapeDtypeStruct(row.shape, row.dtype), *out
         row, out, bad = jax.pure_callback(host, shapes, row, *args, vmap_method="broadcast_all")
-        images = self.cameras.render(row) if self.spec.cameras else {}
+        images = self.cameras.render(row, params) if self.spec.cameras else {}
         return Data(row, out, images, bad)
 
     # What runs on the host: numpy only, all worlds at once.
