@@ -88,7 +88,8 @@ def ended(failed: int, codes: list[int]) -> int:
     code = codes[failed] if failed >= 0 else 0
     if code < 0:
         name = signal.Signals(-code).name
-        print(f"error: process {failed} was ended by {name}", file=sys.stderr, flush=True)
+        said = f"error: process {failed} was ended by {name}: --resume goes on without it"
+        print(said, file=sys.stderr, flush=True)
     return 128 - code if code < 0 else code
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments.launch import free_port
 from rl import runs
 from tests.test_parallel import SAME, WORDS, told
 from tests.test_sweep import ROOT
@@ -81,9 +82,8 @@ def test_a_process_that_is_lost_ends_the_run_which_goes_on_without_it(tmp_path: 
     _, wrong = one.communicate()
     assert time.monotonic() - killed < 60
     assert one.returncode != 0
-    assert "process 1 was ended by SIGKILL" in wrong
-    assert f"--resume {run}" in wrong
-    assert "another process of the run was lost" in runs.read_manifest(run)["status"]
+    assert "process 1 was ended by SIGKILL: --resume goes on without it" in wrong
+    assert not runs.finished(runs.read_manifest(run))
     ended = ran(["experiments.sac", "--resume", str(run)], devices=2)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "goes on from its checkpoint" in ended.stdout
@@ -92,12 +92,45 @@ def test_a_process_that_is_lost_ends_the_run_which_goes_on_without_it(tmp_path: 
     assert runs.finished(runs.read_manifest(run))
 
 
+@pytest.mark.parametrize("killed", [0, 1])
+def test_one_that_waits_notices_that_another_is_gone(killed: int, tmp_path: Path) -> None:
+    code = """
+import sys, time
+from pathlib import Path
+from rl import processes
+processes.join()
+with processes.together(Path("runs/it"), lambda status: Path(sys.argv[1]).write_text(status)):
+    print("in", file=sys.stderr, flush=True)
+    time.sleep(100)
+"""
+    env = os.environ | told_of("127.0.0.1", free_port())
+    group = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(tmp_path / str(i))],
+            env=env | {"JAX_PROCESS_ID": str(i)}, cwd=ROOT, stderr=subprocess.PIPE, text=True,
+        )
+        for i in (0, 1)
+    ]  # fmt: skip
+    for one in group:
+        assert one.stderr.readline() == "in\n"
+    group[killed].kill()
+    _, wrong = group[1 - killed].communicate(timeout=20)
+    group[killed].communicate()
+    assert group[1 - killed].returncode == 1
+    assert wrong.endswith("--resume runs/it goes on, on what is left\n")
+    assert "was lost" in (tmp_path / str(1 - killed)).read_text()
+
+
+def told_of(host: str, port: int) -> dict[str, str]:
+    return {"JAX_COORDINATOR_ADDRESS": f"{host}:{port}", "JAX_NUM_PROCESSES": "2"}
+
+
 def test_asked_to_stop_all_stop_together(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    one = launch("sac", *SHORT, "--steps", "100000", "--out", str(run))
+    one = launch("sac", *SHORT, "--steps", "9000", "--evals", "16", "--out", str(run))
     wait_for_a_checkpoint(run, one)
     one.send_signal(signal.SIGTERM)
-    said, wrong = one.communicate(timeout=60)
+    said, wrong = one.communicate(timeout=120)
     assert one.returncode == 1
     assert "stopped by SIGTERM" in runs.read_manifest(run)["status"]
     assert f"--resume {run}" in said
