@@ -172,7 +172,9 @@ def train(monkeypatch, tmp_path):
              "--evals", "0", "--save-s", "0"]  # fmt: skip
 
     def run(*more):
-        ppo.main(cli.parse(ppo.Args, [*words, "--out", str(tmp_path / "run"), *more]))
+        flags = more if "--resume" in more else [*words, "--out", str(tmp_path / "run"), *more]
+        monkeypatch.setattr(sys, "argv", ["experiments/ppo.py", *flags])
+        ppo.main(cli.parse(ppo.Args, [*flags]))
         return tmp_path / "run"
 
     return run
@@ -183,7 +185,7 @@ def test_ppo_trains_and_goes_on(train):
     out = train("--steps", "128")
     found = runs.read_manifest(out)
     assert (found["status"], found["physics"]) == ("done", "warp")
-    ppo.main(cli.parse(ppo.Args, ["--resume", str(out / "checkpoints" / "64")]))
+    train("--resume", str(out / "checkpoints" / "64"))
     assert [row["step"] for row in runs.read_metrics(out)] == [64, 128]
     assert np.isfinite(runs.read_manifest(out)["eval_returns"]).all()
 
