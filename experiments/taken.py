@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+import envs
 from envs.simulation import Simulation
 from experiments.base import action
 from experiments.lived import Lived, Piece, Pieces, Robot, Told, View
-from rl import artefact, buffer, memory, runs
+from rl import artefact, buffer, manifest, memory, runs
 from rl.artefact import Artefact
 from rl.bridge import wire
 from rl.bridge.learn import certs
@@ -64,6 +65,17 @@ class Intake:
             self.counts["done"] += piece.done
             self.counts["episodes"] += piece.done or piece.fell or piece.over
         return told
+
+
+def task_of(run: Path) -> tuple[str, Any]:
+    """The name of a run's task, and the task as the run has set it."""
+    found = runs.read_manifest(run)
+    try:
+        return found["env"], manifest.made(envs.named(found["env"]), found["config"]["env"])
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            f"{run / 'manifest.json'} is damaged or of another version: {error!r}."
+        ) from error
 
 
 def of_run(run: Path, view: View, env: Simulation, spec: Spec) -> list[Told]:
