@@ -81,6 +81,13 @@ def transitions(spec: Any, *robots: list[bytes]) -> int:
     return count
 
 
+def recorded(out: Path) -> None:
+    """Each step that has a line has one, and so has each checkpoint."""
+    rows = [row["step"] for row in runs.read_metrics(out)]
+    assert rows == sorted(set(rows))
+    assert {int(path.name) for path in (out / "checkpoints").iterdir()} <= {0, *rows}
+
+
 def test_two_robots_are_learned_from_and_a_killed_learner_goes_on_with_all(tmp_path: Path) -> None:
     out, listen = tmp_path / "run", wire.free_address()
     words = *FLAGS, f"--out={out}", f"--listen={listen}", "--steps=70"
@@ -121,10 +128,7 @@ def test_two_robots_are_learned_from_and_a_killed_learner_goes_on_with_all(tmp_p
     facts = runs.read_manifest(out)
     assert facts["status"] == "done"
     assert facts["episodes"] == 2
-    rows = [row["step"] for row in runs.read_metrics(out)]
-    assert rows == sorted(set(rows))  # each step once
-    saved = {int(path.name) for path in (out / "checkpoints").iterdir()}
-    assert saved <= {0, *rows}
+    recorded(out)
     records = sum(map(len, robots))
     assert practised.kept(out) == {"records": records, "lost": 0, "duplicated": 0}
     newest = weights.newest(out / "weights", 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rl.bridge.learn import certs, uplink, weights
-from rl.bridge.learn.journal import Journal, left
+from rl.bridge.learn.journal import Journal
 from rl.bridge.learn.uplink import Uplink
 from tests.apart import Actor, Learner, Stage, free_address, rows_of, until
 
@@ -63,25 +63,6 @@ def test_what_was_recorded_before_there_was_a_learner_comes_when_there_is_one(st
         arm.journal.boot,
     ]  # in order
     assert arm.uplink.acked == 200
-
-
-def test_what_the_learner_has_is_known_where_nobody_answers(
-    stage: Stage, learner: Learner, arm: Actor
-) -> None:
-    append(arm, 30)
-    until(lambda: not arm.uplink.pending, arm, learner)
-    stage.close(learner)
-    append(arm, 5)
-    stage.close(arm)
-    assert left(stage.folder / "arm") == 5
-    assert stage.actor(free_address()).uplink.pending == 5
-    (again,) = stage.opened
-    stage.close(again)
-    (stage.folder / "arm" / "acked").write_text("[]")  # damaged: the learner says it again
-    again, learner = stage.actor(address := free_address()), stage.learner(address)
-    assert again.uplink.pending == 35
-    until(lambda: not again.uplink.pending, again, learner)
-    assert len(rows_of(stage.folder)) == 35
 
 
 def test_more_boots_than_a_greeting_tells_of_come_all(

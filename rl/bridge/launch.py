@@ -49,7 +49,7 @@ SIMULATED = "sim"  # what the name of a robot begins with that is to be simulate
 class Run:
     """Run a policy: what the robot measures comes in, what its motors are to do goes out."""
 
-    artefact: tyro.conf.Positional[Path]  # or the directory of a run that has one
+    artefact: tyro.conf.Positional[Path]  # a file, or the directory of a run that has one
     robot: str = "127.0.0.1:9870"  # host:port; go2:eth0; franka:HOST; sim-go2, sim: simulated
     sensors: str = ""  # host:port where a program says what a Franka does not measure
     by: tyro.conf.OmitArgPrefixes[By] = By()  # keys, of who starts a simulated robot and names none
