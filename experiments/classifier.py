@@ -24,8 +24,8 @@ import envs
 from experiments import cli
 from experiments.judge import FILE, Known, logit, network
 from experiments.lived import hil_serl
-from experiments.taken import EXPLORER, Intake
-from rl import artefact, checkpoint, manifest, nets, norm, runs
+from experiments.taken import EXPLORER, Intake, task_of
+from rl import artefact, checkpoint, nets, norm
 from rl.record import Record
 from rl.train import descend, trainable
 from rl.types import Array, Key, Obs, Params
@@ -114,13 +114,7 @@ def check(args: Args) -> None:
 def lived(run: Path) -> tuple[str, list[tuple[Obs, bool]]]:
     """A run's task, and what was seen in each episode, leaves [T, ...], and whether it ended as
     done."""
-    found = runs.read_manifest(run)
-    try:
-        task = manifest.made(envs.named(found["env"]), found["config"]["env"])
-    except (KeyError, TypeError) as error:
-        raise ValueError(
-            f"{run / 'manifest.json'} is damaged or of another version: {error!r}."
-        ) from error
+    name, task = task_of(run)
     env, spec = envs.simulate(task), artefact.read(run / EXPLORER).spec
     episodes, latest = list[list[Any]](), dict[str, int]()
     under_way = dict[str, int]()  # the episode that each robot is in, as its bridge counts
@@ -130,7 +124,7 @@ def lived(run: Path) -> tuple[str, list[tuple[Obs, bool]]]:
             episodes.append([])
         under_way[robot] = 0 if piece.done or piece.fell or piece.over else now
         episodes[latest[robot]].append((one.seen, piece.done))
-    return found["env"], [_whole(parts) for parts in episodes]
+    return name, [_whole(parts) for parts in episodes]
 
 
 def _whole(parts: list[Any]) -> tuple[Obs, bool]:

@@ -42,7 +42,8 @@ SLIPPED = 0.004  # m that what is held may have moved in the hand
 class Human:
     """How a human watches, and acts."""
 
-    demos: int = 0  # episodes that it does all by itself, to begin with
+    demos: int = 0  # episodes that it does all by itself, to begin with; --practice.demos has
+    # whoever is at hand do so many, and is not needed beside this
     patience_s: float = 0.5  # without progress, before it takes over
     holds_s: float = 2.0  # at most, before it lets go
     speed: float = 0.5  # of an expert, who is told how it is at once

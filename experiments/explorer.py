@@ -155,6 +155,15 @@ class Explorer:
         return public, jnp.concatenate([asked, human, rest], 1).astype(jnp.float32)
 
 
+def written(
+    path: Path, agent: Any, env: Simulation, judge: Judge, name: str, params: Params, run: str
+) -> None:
+    """Write what robots practise with for a run: an agent's policy, as it begins."""
+    policy = agent.policy(explore=True, action_dim=env.action_dim)
+    made = Explorer(env, policy, judge, name, params).artefact(params)
+    replace(made, run=run).write(path)
+
+
 def starts(env: Simulation, path: Path, seed: int) -> None:
     """Write where a simulated robot's episodes begin, as the task draws them, for `rl.bridge sim`:
     qpos [STARTS, nq] and qvel [STARTS, nv]."""

@@ -10,6 +10,7 @@ kept, whatever is killed; --resume goes on.
 """
 
 import math
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -24,11 +25,11 @@ import tyro
 import envs
 from agents.sac import SAC
 from envs.simulation import Simulation
-from experiments import base, cli, deploy, host, offline, play, taken
+from experiments import base, cli, deploy, host, kept, offline, play, taken
 from experiments import judge as judges
-from experiments.explorer import Explorer, Judge, leaves, publish, starts
-from experiments.lived import VIEWS, Kind, Told
-from experiments.taken import EXPLORER, Intake, Seen, Store, taken_in
+from experiments.explorer import Judge, leaves, publish, starts, written
+from experiments.lived import VIEWS, Kind
+from experiments.taken import EXPLORER, Intake, Seen, Store, added, taken_in
 from rl import artefact, buffer, health
 from rl.record import Record
 from rl.saver import Saver
@@ -47,8 +48,8 @@ class Args(host.Args):
     demos: Path | None = None  # a run of this, whose humans' steps are there from the beginning
     steps: int = 24_000  # of robots, after which it is done
     view: Kind = "takeover"  # what a human's acts tell
-    success: Literal["task", "none"] | Path = "task"  # who says that it is done, besides humans: a
-    # program of the task's, nobody, or what a run of experiments.classifier has learned
+    success: Literal["task", "none"] | Path = "task"  # who says it is done, besides humans: the
+    # task's program, nobody, or what a run of experiments.classifier has learned
     learning_starts: int = 200  # steps before that
     most_updates: float = 4.0  # of the critics for each step, at most; fewer where time lacks
     updates: int = 8  # of the actor in a row, between two looks
@@ -80,6 +81,18 @@ class Run(NamedTuple):
     key: Key
 
 
+class Work(NamedTuple):
+    """What a learner works with."""
+
+    log: Record
+    saver: Saver
+    intake: Intake
+    store: Store
+    stop: Stop
+    process: subprocess.Popen[bytes]  # which takes in
+    learning: Any  # `update`, compiled
+
+
 def update(args: Args, run: Run, seen: Seen) -> tuple[Run, Metrics]:
     """A few of the actor's, and as many of the critics' as it has for each."""
     keys = jax.random.split(jax.random.fold_in(run.key, run.updates), 3)
@@ -104,6 +117,7 @@ def update(args: Args, run: Run, seen: Seen) -> tuple[Run, Metrics]:
 
 
 def main(args: Args) -> None:
+    taken.tell_left(args)
     env = host.simulated(args)
     check(args)
     taken.check_size(args.buffer_size, env)
@@ -117,7 +131,7 @@ def main(args: Args) -> None:
         policy = args.agent.policy(explore=False, action_dim=env.action_dim)
         params = args.agent.deploy(run.learner)
         deploy.Deployer(env, policy, args.env_name).write(
-            log, together(params), together(deploy.acted(env, policy, params))
+            log, kept.together(params), kept.together(deploy.acted(env, policy, params))
         )
         play.conclude(log, args.eval_episodes, args.video)
 
@@ -132,54 +146,68 @@ def begin(args: Args, env: Simulation, found: base.Base | None) -> Run:
 
 def learn(args: Args, env: Simulation, judge: Judge, fresh: Callable[[], Run], log: Record) -> Run:
     """Take in what robots do, learn of it, and give them what was learned."""
-    agent, view = args.agent, VIEWS[args.view]
-    if not (log.out / EXPLORER).exists():
-        policy = agent.policy(explore=True, action_dim=env.action_dim)
-        params = agent.deploy(fresh().learner)
-        made = Explorer(env, policy, judge, args.env_name, params).artefact(params)
-        starts(env, log.out / "starts.npz", args.seed)
-        made.write(log.out / EXPLORER)
-    spec = artefact.read(log.out / EXPLORER).spec
-    # Before anything that takes time: what robots did while nobody learned is to be kept soon.
-    come = taken_in(log.out, spec, args.listen, args.robots, args.secrets)
-    with Stop() as stop, come as process:
-        run, saver = fresh(), Saver(log, args.save_s)
-        if args.resume and (found := saver.restore(jax.eval_shape(together, run))):
-            run = jax.tree.map(lambda x: x[0], found)
-        intake = Intake(view, env, spec, log.out / "ledger")
-        store = Store(intake.robot, args.buffer_size, args.reward_scale, args.reward_shift)
-        learning = jax.jit(partial(update, args), donate_argnums=0).lower(run, store.seen).compile()
-        log.spent("compile")
-        if args.demos:
-            run = added(agent, run, store, taken.of_run(args.demos, view, env, spec))
-        published = said = time.monotonic()
-        while intake.counts["steps"] < args.steps and not stop.asked:
-            run = added(agent, run, store, intake.read())
-            if process.poll() is not None:
-                raise ValueError("What takes in the robots' steps has ended, and has said why.")
-            step = intake.counts["steps"]
-            most = args.most_updates * step / agent.delay
-            if min(step, store.count) < args.learning_starts or int(run.updates) >= most:
-                time.sleep(IDLE_S)
-                continue
-            run, metrics = learning(run, store.drawn_from(window(args)))
-            now = time.monotonic()
-            if now - published > args.publish_s:
-                publish(agent.deploy(run.learner), log.out / "weights")
-                published = now
-            if now - said > SAID_S:
-                said, metrics = now, row(args, metrics, intake, store, run)
-                log.log(step, metrics)
-                if what := health.trouble(metrics, leaves(agent.deploy(run.learner))):
-                    stop.asked = f"failed: {what} by step {step:,}"
-                    health.diagnose(log, step, what, metrics, run.learner)
-                    break
-            if saver.due and step > latest(saver):
-                keep(log, saver, agent, step, run)
-        if not stop.asked.startswith("failed"):
-            keep(log, saver, agent, intake.counts["steps"], run)
+    with Stop() as stop:
+        if not (path := log.out / EXPLORER).exists():
+            params = args.agent.deploy(fresh().learner)
+            starts(env, log.out / "starts.npz", args.seed)
+            written(path, args.agent, env, judge, args.env_name, params, kept.name(log))
+        if stop.asked:
+            raise KeyboardInterrupt
+        policy = artefact.read(path)
+        # Before what takes time: what robots did while nobody learned is to be kept soon.
+        with taken_in(log.out, policy, args.listen, args.robots, args.secrets) as process:
+            saver = Saver(log, args.save_s)
+            run = kept.begun(saver, fresh) if args.resume else fresh()
+            intake = Intake(view := VIEWS[args.view], env, policy.spec, log.out / "ledger")
+            store = Store(intake.robot, args.buffer_size, args.reward_scale, args.reward_shift)
+            learning = jax.jit(partial(update, args), donate_argnums=0).lower(run, store.seen)
+            work = Work(log, saver, intake, store, stop, process, learning.compile())
+            log.spent("compile")
+            if args.demos:
+                shown = taken.of_run(args.demos, view, env, policy.spec)
+                run = added(args.agent, run, store, shown)
+            run = added(args.agent, run, store, intake.read())
+            if (step := intake.counts["steps"]) >= args.steps:
+                print(f"steps    {step:,}, and --steps {args.steps:,}: all are done", flush=True)
+            run, metrics = improved(args, work, run)
+            if not stop.asked:
+                kept.over(log.out, args.steps, args.agent.deploy(run.learner))
+                run = added(args.agent, run, store, intake.read())
+            if not stop.asked.startswith("failed"):
+                keep(args, work, run, metrics)
     log.update(status=stop.asked or "done", **intake.counts)
     return run
+
+
+def improved(args: Args, work: Work, run: Run) -> tuple[Run, Metrics]:
+    """What was learned by the time that robots have done their steps, or that it is stopped."""
+    log, saver, intake, store, stop, process, learning = work
+    agent, metrics = args.agent, {}
+    published = said = time.monotonic()
+    while intake.counts["steps"] < args.steps and not stop.asked:
+        run = added(agent, run, store, intake.read())
+        if process.poll() is not None:
+            raise ValueError("What takes in the robots' steps has ended, and has said why.")
+        step = intake.counts["steps"]
+        most = args.most_updates * step / agent.delay
+        if min(step, store.count) < args.learning_starts or int(run.updates) >= most:
+            time.sleep(IDLE_S)
+            continue
+        run, metrics = learning(run, store.drawn_from(window(args)))
+        now = time.monotonic()
+        if now - published > args.publish_s:
+            publish(agent.deploy(run.learner), log.out / "weights")
+            published = now
+        if now - said > SAID_S:
+            said, told = now, line(args, work, run, metrics)
+            kept.tell(log, saver, step, told)
+            if what := health.trouble(told, leaves(agent.deploy(run.learner))):
+                stop.asked = f"failed: {what} by step {step:,}"
+                health.diagnose(log, step, what, told, run.learner)
+                break
+        if saver.due and step > kept.latest(saver):
+            keep(args, work, run, metrics)
+    return run, metrics
 
 
 def window(args: Args) -> int:
@@ -187,43 +215,15 @@ def window(args: Args) -> int:
     return 1 + args.agent.ahead if hasattr(args.agent, "ahead") else args.n_step
 
 
-def added(agent: Any, run: Run, store: Store, every: list[Told]) -> Run:
-    """With new steps in the replays, and in the agent's statistics: those that a run which goes on
-    had counted are not counted again."""
-    for told in every:
-        before = store.count
-        store.add(told)
-        if store.count <= max(known := int(run.observed), before):
-            continue
-        fresh = jax.tree.map(lambda x: jnp.asarray(x)[max(known - before, 0) :, None], told.all)  # noqa: B023
-        learner = agent.observe(run.learner, fresh)
-        run = run._replace(learner=learner, observed=jnp.int32(store.count))
-    return run
+def line(args: Args, work: Work, run: Run, metrics: Metrics) -> dict[str, Any]:
+    """Of the record."""
+    return kept.line(metrics, work.intake, work.store, int(run.updates) * args.agent.delay)
 
 
-def row(args: Args, metrics: Metrics, intake: Intake, store: Store, run: Run) -> dict[str, float]:
-    """A line of the record."""
-    told = {name: float(x) for name, x in metrics.items()}
-    told |= {"q_over_return": abs(told["q"]) / max(args.reward_scale, 1)} if "q" in told else {}
-    told |= {name: float(x) for name, x in intake.counts.items() if name != "steps"}
-    return told | {"shown": store.shown, "updates": int(run.updates) * args.agent.delay}
-
-
-def keep(log: Record, saver: Saver, agent: Any, step: int, run: Run) -> None:
-    log.save(step, together(jax.device_get(agent.deploy(run.learner))))
-    if step > latest(saver):
-        saver.save(step, together(run))
-    log.spent("train")
-
-
-def latest(saver: Saver) -> int:
-    """The step of the newest checkpoint; learning goes on where robots stand still."""
-    return max(saver.checkpoints.steps(), default=-1)
-
-
-def together(tree: PyTree) -> PyTree:
-    """As of the one seed that there is."""
-    return jax.tree.map(lambda x: x[None], tree)
+def keep(args: Args, work: Work, run: Run, metrics: Metrics) -> None:
+    """A checkpoint of now, and what goes with it."""
+    told, params = line(args, work, run, metrics), args.agent.deploy(run.learner)
+    kept.keep(work.log, work.saver, work.intake.counts["steps"], params, run, told)
 
 
 def check(args: Args) -> None:

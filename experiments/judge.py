@@ -62,6 +62,8 @@ def learned(run: Path, env: Simulation, name: str) -> Judge:
         raise ValueError(f"{run} is no run of experiments.classifier that is done.")
     if found.get("env") != name:
         raise ValueError(f"{run} tells when {found.get('env')} is done, and not {name}.")
+    if not found.get("recall", 1):
+        raise ValueError(f"{run} calls nothing done yet: practise on, and learn another.")
     try:
         hidden, sha256 = tuple(found["config"]["hidden"]), found["sha256"]
         net = network(hidden)

@@ -3,9 +3,11 @@
 python -m experiments.make_lived --of runs/hil --view dagger --out data/peg-human.npz
 python -m experiments.offline --agent bc --env panda-peg-insertion --data data/peg-human.npz
 
-Observations are made of what was measured, so the task's settings may be others than the robots'.
+The task is the run's.  Observations are made of what was measured, so its settings may be others
+than the robots': --env.sees all.
 """
 
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ import tyro
 import envs
 from experiments import cli
 from experiments.lived import VIEWS, Kind
-from experiments.taken import EXPLORER, Intake
+from experiments.taken import EXPLORER, Intake, task_of
 from rl import artefact, manifest
 from rl.data import dataset, npz
 from rl.data.dataset import Dataset
@@ -25,12 +27,31 @@ from rl.types import Transition
 
 
 @dataclass(frozen=True)
-class Args:
+class Of:
     of: Path = Path("runs/hil")  # a run of experiments.hil
-    env: Any = field(default_factory=lambda: envs.make_task("panda-peg-insertion"))  # --env NAME
+
+
+@dataclass(frozen=True)
+class Args(Of):
+    env: Any = field(default_factory=lambda: envs.make_task("panda-peg-insertion"))  # the run's
     env_name: tyro.conf.Suppress[str] = "panda-peg-insertion"
     view: Kind = "takeover"  # what a human's acts tell
     out: Path = Path("data/lived.npz")
+
+
+def parse(words: list[str]) -> Args:
+    """Of a command line: where it names no task, that is the run's, as the run has set it."""
+    if any(word.partition("=")[0] in ("--env", "-h", "--help") for word in words):
+        return cli.parse(Args, words)
+    run, _ = tyro.cli(Of, args=words, return_unknown_args=True)
+    name, task = task_of(run.of)
+
+    @dataclass(frozen=True)
+    class Own(Args):
+        env: Any = field(default_factory=lambda: task)
+        env_name: tyro.conf.Suppress[str] = name
+
+    return cli.parse(Own, words)
 
 
 def main(args: Args) -> None:
@@ -63,4 +84,4 @@ def joined(parts: list[Transition], facts: dict[str, Any]) -> Dataset:
 
 
 if __name__ == "__main__":
-    cli.run(main, Args)
+    cli.guard(lambda: main(parse(sys.argv[1:])))

@@ -8,15 +8,17 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+import envs
 from envs.simulation import Simulation
 from experiments.base import action
 from experiments.lived import Lived, Piece, Pieces, Robot, Told, View
-from rl import artefact, buffer, memory
+from rl import artefact, buffer, manifest, memory, runs
+from rl.artefact import Artefact
 from rl.bridge import wire
 from rl.bridge.learn import certs
 from rl.bridge.learn.ledger import Tail
@@ -65,6 +67,17 @@ class Intake:
         return told
 
 
+def task_of(run: Path) -> tuple[str, Any]:
+    """The name of a run's task, and the task as the run has set it."""
+    found = runs.read_manifest(run)
+    try:
+        return found["env"], manifest.made(envs.named(found["env"]), found["config"]["env"])
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            f"{run / 'manifest.json'} is damaged or of another version: {error!r}."
+        ) from error
+
+
 def of_run(run: Path, view: View, env: Simulation, spec: Spec) -> list[Told]:
     """All that was done in a run, for who learns by `spec`; ValueError where that tells too
     little."""
@@ -111,6 +124,20 @@ class Store:
         return ring
 
 
+def added(agent: Any, run: Any, store: Store, every: list[Told]) -> Any:
+    """With new steps in the replays, and in the agent's statistics: those that a run which goes on
+    had counted are not counted again."""
+    for told in every:
+        before = store.count
+        store.add(told)
+        if store.count <= max(known := int(run.observed), before):
+            continue
+        fresh = jax.tree.map(lambda x: jnp.asarray(x)[max(known - before, 0) :, None], told.all)  # noqa: B023
+        learner = agent.observe(run.learner, fresh)
+        run = run._replace(learner=learner, observed=jnp.int32(store.count))
+    return run
+
+
 def check_size(steps: int, env: Simulation) -> None:
     """Refuse replays of so many steps that do not fit in memory."""
     obs = jax.eval_shape(env.reset, jax.random.key(0)).obs
@@ -138,9 +165,33 @@ def check_robots(names: tuple[str, ...], keys: Path | None, listen: str, again: 
         certs.read_secret(keys / f"{certs.LEARNER}.secret")
 
 
+def intaked(out: Path, policy: Artefact, listen: str, secrets: Path) -> list[str]:
+    """The words that start who takes in what robots send to a run."""
+    return [
+        "-m", "rl.bridge.learn.intaked", f"--folder={out / 'ledger'}",
+        f"--weights={out / 'weights'}", f"--keys={secrets}",
+        f"--spec={policy.spec.hash.hex()}", f"--listen=tcp://{listen}",
+        *[f"--run={policy.run}"] * bool(policy.run),
+    ]  # fmt: skip
+
+
+def tell_left(args: Any) -> None:
+    """Say of a run that is done, and so not gone on with, how it has what robots still have."""
+    if args.resume != args.out or not runs.finished(runs.read_manifest(args.out)):
+        return
+    secrets, explorer = args.secrets or args.out / "keys", args.out / EXPLORER
+    words = " ".join(intaked(args.out, artefact.read(explorer), args.listen, secrets))
+    print(
+        f"left     what robots still have of it is taken in, and not learned, by\n"
+        f"         python {words}\n         and on a robot's machine sent by\n"
+        f"         python -m rl.bridge learn {explorer} --learner {args.listen} "
+        f"--secrets {secrets} --robot none", flush=True,
+    )  # fmt: skip
+
+
 @contextmanager
 def taken_in(
-    out: Path, spec: Spec, listen: str, robots: tuple[str, ...], keys: Path | None
+    out: Path, policy: Artefact, listen: str, robots: tuple[str, ...], keys: Path | None
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The process that takes in what robots send to a run, and says how they come to it; keys are
     made where there is no folder of them."""
@@ -154,14 +205,10 @@ def taken_in(
     for name in (certs.LEARNER, *robots):
         if not keys and not (secrets / f"{name}.secret").exists():
             certs.make(secrets, name)
+    words = intaked(out, policy, listen, secrets)
     process = subprocess.Popen(
-        [
-            sys.executable, "-m", "rl.bridge.learn.intaked", f"--folder={out / 'ledger'}",
-            f"--weights={out / 'weights'}", f"--keys={secrets}", f"--spec={spec.hash.hex()}",
-            f"--listen=tcp://{listen}", f"--tied={os.getpid()}",
-        ],
-        start_new_session=True,
-    )  # fmt: skip
+        [sys.executable, *words, f"--tied={os.getpid()}"], start_new_session=True
+    )
     for name in robots:
         print(
             f"robot    python -m rl.bridge learn {out / EXPLORER} --learner {listen} "

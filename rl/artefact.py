@@ -92,13 +92,14 @@ class Artefact:
     model: bytes  # MJB: the robot in its world
     golden: Golden
     digest: str = ""  # SHA-256 of the file that it was read from
+    run: str = ""  # the one run of experiments.hil that it practises for, if it does
 
     def write(self, path: Path) -> None:
         """The file `path`, whole or not at all."""
         from rl import runs  # a robot only reads, and has no JAX
 
         parts = {
-            "spec.json": _json({"schema": SCHEMA, **asdict(self.spec)}),
+            "spec.json": _json({"schema": SCHEMA, "run": self.run, **asdict(self.spec)}),
             "program.json": _json(_plain(self.program)),
             "policy.stablehlo": self.compiled,
             "arrays.safetensors": save(self._arrays()),
@@ -144,13 +145,11 @@ def read(path: Path) -> Artefact:
 
 
 def _unpacked(parts: dict[str, bytes]) -> Artefact:
-    for name in (HASHES, *PARTS):
-        if name not in parts:
-            raise ValueError(f"it has no {name}")
+    if lacks := [name for name in (HASHES, *PARTS) if name not in parts]:
+        raise ValueError(f"it has no {lacks[0]}")
     hashes = json.loads(parts.pop(HASHES))
-    for name, content in parts.items():
-        if hashes.get(name) != _hash(content):
-            raise ValueError(f"its {name} is not what was written")
+    if bad := [name for name, content in parts.items() if hashes.get(name) != _hash(content)]:
+        raise ValueError(f"its {bad[0]} is not what was written")
     facts = json.loads(parts["spec.json"])
     if facts.pop("schema", None) != SCHEMA:
         raise ValueError("another version wrote it")
@@ -164,6 +163,7 @@ def _unpacked(parts: dict[str, bytes]) -> Artefact:
         carry=_listed(arrays, "carry"),
         model=parts["model.mjb"],
         golden=Golden(_group(arrays, "reading"), golden["command"], golden["targets"]),
+        run=facts.get("run", ""),
     )
 
 

@@ -1,6 +1,7 @@
 """What a flight is begun with is checked before anything moves, and it tells how it ended."""
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -15,12 +16,15 @@ import psutil
 import pytest
 import tyro
 
+from rl import artefact
 from rl.bridge import wire
 from rl.bridge.clock import PRIORITY
 from rl.bridge.launch import Run, check_log
 from rl.bridge.limits import Limits
 from rl.bridge.log import flight
 from rl.bridge.sim import sim as sim_
+from rl.bridge.source import By
+from rl.bridge.tally import Tally, tell
 from rl.bridge.truth import log_of
 from tests.test_bridge import bridge, child, ended
 
@@ -68,6 +72,31 @@ def test_a_port_that_is_none_is_refused(port: str, capsys: pytest.CaptureFixture
     with pytest.raises(SystemExit):
         tyro.cli(Run, args=[str(PATH), f"--page={port}"])
     assert "it takes one port, from 1 to 65535" in " ".join(capsys.readouterr().err.split())
+
+
+def test_ticks_of_which_none_was_answered_at_once_took_no_time(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tell(Tally(asked=3, took=[math.nan] * 3), "stopped", [])
+    assert capsys.readouterr().out.splitlines() == [
+        "stopped  3 ticks, none of them answered at once",
+        "late     3 ticks without an answer at once, which held the last targets",
+    ]
+    tell(Tally(asked=3, took=[math.nan, 0.002, 0.002]), "stopped", [])
+    assert capsys.readouterr().out.startswith("stopped  3 ticks of 2.00 ms (99%: 2.00 ms)\n")
+
+
+def test_an_address_whose_port_is_none_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"99999' is no address: it is host:port, with a port up to 65535"
+    ):
+        wire.address("127.0.0.1:99999")
+
+
+def test_a_spacemouse_takes_a_terminal_and_says_so() -> None:
+    spec = artefact.read(PATH).spec
+    with pytest.raises(ValueError, match="--spacemouse takes a terminal, by whose keys"):
+        By(spacemouse=()).source(spec, terminal=False)
 
 
 def test_limits_are_spoken_of_as_the_flags_they_are() -> None:

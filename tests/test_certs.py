@@ -61,6 +61,23 @@ def test_what_is_no_key_is_refused(text: bytes, tmp_path: Path) -> None:
         certs.read_public(tmp_path / "arm.public")
 
 
+def test_nothing_is_made_where_not_all_can_be(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "leg.public").touch()
+    (file := tmp_path / "file").touch()
+    for names, out, why in (
+        (("arm", "arm"), tmp_path / "keys", "arm arm: name each once"),
+        (("arm", "leg"), tmp_path / "there", "leg.public is there already"),
+        (("arm", "A"), tmp_path / "keys", "'A' is no name"),
+        (("arm",), file, "file is a file: keys take a folder"),
+        (("arm",), file / "in", "The folder .* cannot be made: not a directory"),
+        (("arm",), Path("/proc/x"), "The folder /proc/x cannot be made: no such file"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            keys(Keys(names, out))
+    assert sorted(x.name for x in tmp_path.rglob("*.*")) == ["leg.public"]
+
+
 def test_what_is_missing_or_misnamed_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="There is no key"):
         certs.read_secret(tmp_path / "arm.secret")

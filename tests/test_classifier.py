@@ -194,6 +194,7 @@ WRONG = {
     "task": (changed(env="panda-push-t"), "tells when panda-push-t is done, and not panda-reach"),
     "kind": (changed(algorithm="sac"), "is no run of experiments.classifier that is done"),
     "begun": (changed(status="running"), "is no run of experiments.classifier that is done"),
+    "nothing": (changed(recall=0.0), "calls nothing done yet: practise on, and learn another"),
     "config": (changed(config=3), "manifest.json is damaged"),
     "size": (changed(config={"hidden": [32, 32]}), "the task or the network's sizes differ"),
     "bit": (damaged, "is damaged: it is not what its manifest tells"),

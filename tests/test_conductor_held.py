@@ -68,6 +68,29 @@ def test_what_keeps_it_from_its_learner_is_said_once_where_it_lasts(
     assert robot.state == states.ARMED
 
 
+def test_how_it_goes_is_said_each_minute(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(conductor.time, "monotonic", lambda: now)
+    robot = Practised(tmp_path, Practice(), sim=True)
+
+    def told(seconds: float, **facts: float) -> str:
+        nonlocal now
+        for _ in range(round(seconds / DT)):
+            now += DT
+            robot.account(**GOOD | facts)
+            robot._tick()
+        return capsys.readouterr().out
+
+    assert told(59.0) == ""
+    assert told(2.0, pending=1_234) == (
+        "episodes 7, 0 of them done, 0% of their steps by a human; 1,234 steps are not at the "
+        "learner yet\n"
+    )
+    assert told(60.0, learner_silent_s=75.0).endswith("; the learner is silent for 75 s\n")
+
+
 def test_it_is_held_where_who_keeps_its_steps_has_ended(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,6 +114,7 @@ TROUBLES = {
         "the learner refuses it: It spoke 0.1 s ago.",
     ),
     "stale": ({"learner_silent_s": 700.0}, "the learner is silent"),
+    "over": ({"over": "it has all", "trouble": "Nobody."}, "the learner is done: it has all"),
 }
 
 

@@ -14,7 +14,7 @@ from rl.bridge.learn.frames import KINDS, RECORD, VERSION, Message
 
 BOOT = bytes(range(16))
 ONE_OF_EACH: list[Message] = [
-    frames.Hello("arm-1", BOOT, bytes(8), {BOOT: 3, bytes(16): 0}),
+    frames.Hello("arm-1", BOOT, bytes(8), {BOOT: 3, bytes(16): 0}, "hil-1f"),
     frames.Welcome({BOOT: 7, bytes(16): -1}),
     frames.data(BOOT, 5, [b"x", b"y" * 1000]),
     frames.Ack({BOOT: 7}),
@@ -26,6 +26,7 @@ ONE_OF_EACH: list[Message] = [
     frames.Pong(1.5, -2.0, 1e300),
     frames.Stats({"episodes": 3, "return": 1.5, "task": "peg", "armed": True}),
     frames.Bye(),
+    frames.Over("all is learned"),
 ]
 WORDS = {"oversize", "format", "version", "kind", "fields", "crc"}
 
@@ -47,7 +48,7 @@ def test_what_is_largest_fits_and_what_is_larger_does_not() -> None:
     assert frames.decode(frames.encode(frames.data(BOOT, 0, [bytes(RECORD + 1)]))) == "format"
     assert frames.decode(bytes(frames.FRAME + 1)) == "oversize"
     boots = {bytes([i]) * 16: i for i in range(frames.BOOTS)}
-    hello = frames.Hello("a", BOOT, b"", boots)
+    hello = frames.Hello("a", BOOT, b"", boots, "r" * 64)
     assert frames.decode(frames.encode(hello)) == hello
 
 
@@ -62,17 +63,19 @@ def test_what_is_largest_fits_and_what_is_larger_does_not() -> None:
         (packed(VERSION, 9, {1: 2}), "format"),
         (packed(VERSION, 9, msgpack.Timestamp(1)), "format"),
         (packed(VERSION + 1, 9, 1.0), "version"), (packed(0, "whatever"), "format"),
-        (packed(VERSION, 12), "kind"), (packed(VERSION, 1 << 61), "kind"),
+        (packed(VERSION, 13), "kind"), (packed(VERSION, 1 << 61), "kind"),
         (packed(VERSION, 8), "fields"), (packed(VERSION, 8, 1.0, 2.0), "fields"),
         (packed(VERSION, 8, 1), "fields"), (packed(VERSION, 8, math.nan), "fields"),
         (packed(VERSION, 8, math.inf), "fields"), (packed(VERSION, 1, {BOOT: -2}), "fields"),
         (packed(VERSION, 1, {BOOT: True}), "fields"), (packed(VERSION, 1, {BOOT[1:]: 2}), "fields"),
         (packed(VERSION, 1, {"a": 2}), "fields"), (packed(VERSION, 3, [BOOT]), "fields"),
-        (packed(VERSION, 0, "Arm", BOOT, b"", {}), "fields"),
-        (packed(VERSION, 0, "../arm", BOOT, b"", {}), "fields"),
-        (packed(VERSION, 0, "arm\n", BOOT, b"", {}), "fields"),
-        (packed(VERSION, 0, "arm", BOOT, b"", {BOOT: -1}), "fields"),
-        (packed(VERSION, 0, "arm", BOOT, bytes(33), {}), "fields"),
+        (packed(VERSION, 0, "Arm", BOOT, b"", {}, ""), "fields"),
+        (packed(VERSION, 0, "../arm", BOOT, b"", {}, ""), "fields"),
+        (packed(VERSION, 0, "arm\n", BOOT, b"", {}, ""), "fields"),
+        (packed(VERSION, 0, "arm", BOOT, b"", {BOOT: -1}, ""), "fields"),
+        (packed(VERSION, 0, "arm", BOOT, bytes(33), {}, ""), "fields"),
+        (packed(VERSION, 0, "arm", BOOT, b"", {}, "r" * 65), "fields"),
+        (packed(VERSION, 0, "arm", BOOT, b"", {}), "fields"),
         (packed(VERSION, 2, BOOT, 0, [], frames.crc(BOOT, 0, [])), "fields"),
         (packed(VERSION, 2, BOOT, 0, [b""], frames.crc(BOOT, 0, [b""])), "fields"),
         (packed(VERSION, 2, BOOT, 0, ["x"], 0), "fields"),

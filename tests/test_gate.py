@@ -170,7 +170,7 @@ def test_ten_thousand_damaged_frames_of_a_known_peer_harm_nobody(stage: Stage) -
     learner, arm = stage.pair()
     rng, boot = random.Random(0), bytes(16)
     whole = [
-        frames.Hello("bad", boot, b"", {boot: 0}), frames.Ping(1.0), frames.Bye(),
+        frames.Hello("bad", boot, b"", {boot: 0}, ""), frames.Ping(1.0), frames.Bye(),
         frames.data(boot, 0, [b"x" * 50, b"y" * 50]), frames.Pull(1, 0), frames.Stats({"a": 1}),
     ]  # fmt: skip
     sent = [frames.encode(message) for message in whole]

@@ -61,6 +61,7 @@ def until(done: Callable[[], bool], *links: Uplink) -> None:
         assert time.monotonic() < ends
         time.sleep(0.01)
         for link in links:
+            link.tell({"pending": link.pending, "over": link.over})  # as an actor does
             link.poll()
 
 
@@ -80,20 +81,29 @@ def transitions(spec: Any, *robots: list[bytes]) -> int:
     return count
 
 
+def recorded(out: Path) -> None:
+    """Each step that has a line has one, and so has each checkpoint."""
+    facts, rows = runs.read_manifest(out), [row["step"] for row in runs.read_metrics(out)]
+    assert artefact.read(out / "explorer.zip").run == f"run-{facts['run_id']}"
+    assert "warnings" not in facts
+    assert rows == sorted(set(rows))
+    assert {int(path.name) for path in (out / "checkpoints").iterdir()} <= {0, *rows}
+
+
 def test_two_robots_are_learned_from_and_a_killed_learner_goes_on_with_all(tmp_path: Path) -> None:
     out, listen = tmp_path / "run", wire.free_address()
     words = *FLAGS, f"--out={out}", f"--listen={listen}", "--steps=70"
     with ExitStack() as stack:
         first = stack.enter_context(learner(*words))
         until((out / "keys" / "learner.public").exists)
-        policy = artefact.deploy(artefact.read(out / "explorer.zip"))
+        policy, run = artefact.deploy(found := artefact.read(out / "explorer.zip")), found.run
         robots = [kept(policy, 1, 42), kept(policy, 2, 33)]
         total = transitions(policy.spec, *robots)
         assert total >= 70
         links = []
         for name in ROBOTS:
             until((out / "keys" / f"{name}.secret").exists)
-            journal = stack.enter_context(closing(Journal(tmp_path / name, name)))
+            journal = stack.enter_context(closing(Journal(tmp_path / name, name, run=run)))
             keys = certs.read_secret(out / "keys" / f"{name}.secret")
             public = certs.read_public(out / "keys" / "learner.public")
             links.append(Uplink(journal, f"tcp://{listen}", keys, public, policy.spec.hash))
@@ -112,11 +122,12 @@ def test_two_robots_are_learned_from_and_a_killed_learner_goes_on_with_all(tmp_p
         told = second.stdout.read() if second.stdout else ""
         assert second.returncode == 0, told
         assert before
-        assert links[0].weights
-        assert links[0].weights.version > before.version
+        assert links[0].weights.version > before.version  # pyright: ignore
+        assert {link.over for link in links} == {"it has all of its 70 steps, and needs none more"}
     facts = runs.read_manifest(out)
     assert facts["status"] == "done"
     assert facts["episodes"] == 2
+    recorded(out)
     records = sum(map(len, robots))
     assert practised.kept(out) == {"records": records, "lost": 0, "duplicated": 0}
     newest = weights.newest(out / "weights", 0)

@@ -22,11 +22,11 @@ PEER, OTHER = b"peer", b"other"
 class Rig(Intake):
     """That tells its answers to a list."""
 
-    def __init__(self, folder: Path, spec: bytes = b"") -> None:
+    def __init__(self, folder: Path, spec: bytes = b"", run: str = "") -> None:
         self.told = list[tuple[bytes, Message]]()
         ledger, shelf = Ledger(folder / "ledger"), Shelf(folder / "weights")
         super().__init__(
-            ledger, shelf, spec, lambda peer, message: self.told.append((peer, message))
+            ledger, shelf, spec, lambda peer, message: self.told.append((peer, message)), run
         )
 
     def says(
@@ -52,8 +52,10 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     made.close()
 
 
-def hello(boot: bytes = A, held: dict[bytes, int] | None = None, spec: bytes = b"") -> Message:
-    return frames.Hello("arm", boot, spec, held or {boot: 0})
+def hello(
+    boot: bytes = A, held: dict[bytes, int] | None = None, spec: bytes = b"", run: str = ""
+) -> Message:
+    return frames.Hello("arm", boot, spec, held or {boot: 0}, run)
 
 
 def some(first: int, count: int, boot: bytes = A) -> Message:
@@ -184,7 +186,7 @@ def test_what_is_malformed_is_counted_and_answered_only_if_it_is_of_another_vers
     rig.says(hello())
     assert rig.says("crc", "format", "format", frames.Welcome({}), frames.Refused("no")) == []
     assert rig.malformed == {"crc": 1, "format": 2, "not an actor's": 2}
-    assert rig.says("version") == [frames.Refused("The learner speaks version 1 alone.")]
+    assert rig.says("version") == [frames.Refused("The learner speaks version 2 alone.")]
 
 
 def test_a_full_disk_is_not_acknowledged_to_and_is_tried_again(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rl.bridge.learn.journal import left
 from tests.apart import Actor, Stage, flags, free_address, intaked, rows_of, until
 
 JUMPS = """
@@ -58,6 +59,25 @@ def test_nothing_is_lost_or_taken_twice_however_often_it_is_killed(stage: Stage)
     with intaked(stage.folder, address):
         until(lambda: not arm.uplink.pending, arm)
         assert taken(stage, arm) == [*range(arm.journal.next)]
+
+
+def test_what_the_learner_has_is_known_where_nobody_answers(stage: Stage) -> None:
+    learner = stage.learner()
+    arm = stage.actor(learner.address)
+    append(arm, 30)
+    until(lambda: not arm.uplink.pending, arm, learner)
+    stage.close(learner)
+    append(arm, 5)
+    stage.close(arm)
+    assert left(stage.folder / "arm") == 5
+    again = stage.actor(free_address())
+    assert again.uplink.pending == 5
+    stage.close(again)
+    (stage.folder / "arm" / "acked").write_text("[]")  # damaged: the learner says it again
+    again, learner = stage.actor(address := free_address()), stage.learner(address)
+    assert again.uplink.pending == 35
+    until(lambda: not again.uplink.pending, again, learner)
+    assert taken(stage, arm) == [*range(35)]
 
 
 def test_who_freezes_and_goes_on_loses_nothing(stage: Stage) -> None:

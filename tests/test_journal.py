@@ -48,6 +48,21 @@ def again(path: Path) -> Journal:
     return Journal(path, "arm")
 
 
+def test_what_was_done_for_a_run_is_in_a_journal_of_its_own(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "a", "arm", run="hil-1f")
+    journal.append(b"x")
+    journal.close()
+    again(tmp_path / "b").close()  # as before runs had names
+    for folder, theirs, ours in (("a", "hil-1f", "hil-2b"), ("b", "a run without a name", "hil-2b"),
+                                 ("a", "hil-1f", "")):  # fmt: skip
+        with pytest.raises(ValueError, match=f"done for {theirs}, and not for {ours or 'one'}: na"):
+            Journal(tmp_path / folder, "arm", run=ours)
+    same = Journal(tmp_path / "a", "arm", run="hil-1f")
+    assert [*everything(same).values()] == [[b"x"]]
+    same.close()
+    again(tmp_path / "b").close()
+
+
 def test_records_are_numbered_from_0_and_read_as_they_were(tmp_path: Path) -> None:
     journal = again(tmp_path)
     records = [os.urandom(1 + 97 * i) for i in range(300)]

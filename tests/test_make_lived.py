@@ -1,16 +1,18 @@
 """Datasets of what robots did: what each kind of learning sees of it, as it was."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import envs
-from experiments import make_lived, offline
+from experiments import hil, make_lived, offline
 from experiments.lived import Kind
 from experiments.make_lived import Args
 from rl.bridge.learn.ledger import Ledger
 from rl.data import npz
+from rl.record import Record
 from tests.lives import end, explorer_at, flown, reach, records
 
 GOAL = [0.0, 0.0, 0.05]  # m from where it is, which a human reaches
@@ -31,6 +33,21 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ledger.append(name, name.encode().ljust(16), 0, records([*steps, end(steps)]))
     ledger.close()
     return folder
+
+
+def test_the_task_is_the_runs_where_none_is_named(tmp_path: Path) -> None:
+    args = hil.Args(env=envs.make_task("panda-peg-insertion", sees="fit", clearance=0.004))
+    with Record(run := tmp_path / "run", 1, config=args, env="panda-peg-insertion"):
+        pass
+    words = [f"--of={run}", "--view", "dagger"]
+    assert make_lived.parse(words).env == args.env
+    assert (make_lived.parse(words).of, make_lived.parse(words).view) == (run, "dagger")
+    other = make_lived.parse([*words, "--env.sees=all"])
+    assert other.env == replace(args.env, sees="all")
+    named = make_lived.parse([*words, "--env", "panda-reach"])
+    assert named.env == envs.make_task("panda-reach")
+    with pytest.raises(ValueError, match="is no run: there is no such directory"):
+        make_lived.parse(["--of", str(tmp_path / "nowhere")])
 
 
 def made(run: Path, view: Kind, out: Path) -> npz.Dataset:

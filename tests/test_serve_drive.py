@@ -1,6 +1,7 @@
 """A server in its process, and a robot driven by its policy that loses it on the way."""
 
 import os
+import re
 import socket
 import stat
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from websockets.exceptions import InvalidStatus
 
 from benchmarks import flights
 from rl.bridge import states, wire
@@ -44,14 +46,21 @@ def test_a_server_says_where_it_is_makes_a_token_and_ends_when_it_is_told(tmp_pa
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     word = token.read(file)
     assert len(word) == 43
-    with Client(at, additional_headers=token.header(word)) as client:
+    known = {"additional_headers": token.header(word)}
+    for more, code in (({}, "401"), (known | {"origin": "http://evil.example"}, "403")):
+        with pytest.raises(InvalidStatus, match=code):
+            Client(at, **more)
+    with Client(at, **known) as client:
         np.testing.assert_allclose(
             client.ask(golden(found(), 0))["actions"][0], found().golden.targets[0], atol=1e-5
         )
         made.terminate()
         code, said = ended(made)
     assert code == 143
-    assert [line.split()[0] for line in said.splitlines()] == ["came", "left"]
+    told = [line.split()[0] for line in said.splitlines()]
+    assert told == ["refused", "refused", "came", "left", "ended"]
+    assert "  403: " in said
+    assert re.match(r"refused  127\.0\.0\.1:\d+  401: Who asks needs a token\.\n", said)
     again, _ = serving("--listen=127.0.0.1:0", f"--token={file}")
     assert again.stdout.readline().startswith(f"token    {file}, as it was; ")
     again.kill()

@@ -49,7 +49,7 @@ SIMULATED = "sim"  # what the name of a robot begins with that is to be simulate
 class Run:
     """Run a policy: what the robot measures comes in, what its motors are to do goes out."""
 
-    artefact: tyro.conf.Positional[Path]  # or the directory of a run that has one
+    artefact: tyro.conf.Positional[Path]  # a file, or the directory of a run that has one
     robot: str = "127.0.0.1:9870"  # host:port; go2:eth0; franka:HOST; sim-go2, sim: simulated
     sensors: str = ""  # host:port where a program says what a Franka does not measure
     by: tyro.conf.OmitArgPrefixes[By] = By()  # keys, of who starts a simulated robot and names none
@@ -77,13 +77,7 @@ def run(args: Run, own: Driver | None = None, hung: bool = False) -> int:
     """
     path = found(args.artefact)
     spec = artefact.read(path).spec
-    args.limits.check()
-    args.elsewhere.check()
-    if args.log:
-        check_log(args.log)
-    if args.desk and args.by.said:
-        raise ValueError("--desk: who comes there drives it, and says by what.")
-    (robot, alone), desk = _which(args, spec), args.desk or wire.free_address()
+    (robot, alone), desk = check(args, spec), args.desk or wire.free_address()
     keys = alone and sys.stdin.isatty()
     if alone and not (robot or keys or args.by.said or args.desk or own):
         raise ValueError(f"{args.robot} {UNTOLD}")
@@ -118,6 +112,17 @@ def run(args: Run, own: Driver | None = None, hung: bool = False) -> int:
         if page:
             page.terminate()
         _end(pilot, [*begun, page] if page else begun)
+
+
+def check(args: Run, spec: Spec) -> tuple[str, bool]:
+    """Refuse what makes no sense, before anything is begun; the robot's address, as `_which`."""
+    args.limits.check()
+    args.elsewhere.check()
+    if args.log:
+        check_log(args.log)
+    if args.desk and args.by.said:
+        raise ValueError("--desk: who comes there drives it, and says by what.")
+    return _which(args, spec)
 
 
 def _begin(

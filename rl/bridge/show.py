@@ -13,7 +13,7 @@ from rl.bridge import launch
 class Show:
     """Say what a policy reads and writes: names, units, frames, limits, gains and rates."""
 
-    artefact: tyro.conf.Positional[Path]  # or the directory of a run that has one
+    artefact: tyro.conf.Positional[Path]  # a file, or the directory of a run that has one
 
 
 def show(args: Show) -> None:

@@ -70,7 +70,10 @@ class By:
                 raise ValueError("--gamepad takes one device.")
             return Gamepad(spec, *(self.gamepad or (DEVICE,)))
         if keys and not sys.stdin.isatty():
-            raise ValueError("There is no terminal whose keys could drive it.")
+            beside = "--spacemouse takes a terminal, by whose keys a robot can be stopped: "
+            raise ValueError(
+                f"{beside * (not self.keys)}There is no terminal whose keys could drive it."
+            )
         if keys or (terminal and not self.said):
             from rl.bridge.keys import Keys  # POSIX alone
 

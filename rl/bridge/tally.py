@@ -44,7 +44,8 @@ def tell(tally: Tally, end: str, granted: list[str]) -> None:
     """What a run came to, in lines."""
     took = [x for x in tally.took if x == x]
     p50, p99 = np.percentile(took or [0.0], (50, 99)) * 1e3
-    print(f"{end:8} {tally.asked} ticks of {p50:.2f} ms (99%: {p99:.2f} ms)")
+    times = f" of {p50:.2f} ms (99%: {p99:.2f} ms)" if took else ", none of them answered at once"
+    print(f"{end:8} {tally.asked} ticks{times}")
     if late := len(tally.took) - len(took):
         print(f"late     {late} ticks without an answer at once, which held the last targets")
     if tally.limited:

@@ -21,7 +21,7 @@ class Teleop:
     """Drive a robot whose bridge waits for it: run --desk."""
 
     desk: tyro.conf.Positional[str]  # host:port, where the bridge waits
-    artefact: tyro.conf.Positional[Path]  # or the directory of a run that has one
+    artefact: tyro.conf.Positional[Path]  # a file, or the directory of a run that has one
     by: tyro.conf.OmitArgPrefixes[By] = By()
 
 

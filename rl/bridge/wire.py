@@ -243,7 +243,7 @@ def address(text: str) -> Address:
     """Of host:port; ValueError of anything else."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or not 0 <= int(port) < 65536:
-        raise ValueError(f"{text!r} is no address: it is host:port, as 127.0.0.1:9870.")
+        raise ValueError(f"{text!r} is no address: it is host:port, with a port up to 65535.")
     try:
         return socket.gethostbyname(host), int(port)
     except (OSError, UnicodeError):  # the latter of what can be no name

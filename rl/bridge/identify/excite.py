@@ -30,7 +30,7 @@ PULL = 0.3  # of a period's way back to where the joint should be
 class Excite:
     """Jog all joints of a robot that hangs, or an arm with room around it."""
 
-    artefact: tyro.conf.Positional[Path]  # or the directory of a run that has one
+    artefact: tyro.conf.Positional[Path]  # a file, or the directory of a run that has one
     log: Path  # an .mcap file, for identify
     robot: str = "127.0.0.1:9870"  # host:port; or sim-go2, sim: one that is simulated, held up
     seconds: float = 20.0  # of jogs

@@ -30,7 +30,7 @@ from rl.guard import guard
 SYNC_S = 1.0  # s after which what was kept is on the disk
 TOLD_S = 0.2  # between two accounts of how it is
 SETTLE_S = 2.0  # s at the end to send what is left
-ACCOUNT = "actor.json"
+ACCOUNT, JOURNAL = "actor.json", "journal"
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Actor:
         self.inbox = Inbox(wire.address(inbox), self.keep)
         uplink.poller.register(self.inbox.link.socket, zmq.POLLIN)
         self.full = ""  # why there is no room
-        self.steps, self.version = 0, 0
+        self.steps, self.version, self.began = 0, 0, time.monotonic()
         self.synced = self.told = 0.0
 
     def keep(self, record: bytes) -> bool:
@@ -91,8 +91,11 @@ class Actor:
         return {
             "pid": os.getpid(), "steps": self.steps,
             "pending": uplink.pending, "acked": uplink.acked,
-            "learner_up": uplink.up, "learner_silent_s": min(uplink.heard_s, 1e9),
+            # Who was never heard is silent since this began.
+            "learner_up": uplink.up,
+            "learner_silent_s": min(uplink.heard_s, time.monotonic() - self.began),
             "trouble": uplink.trouble, "turned_away": uplink.refused, "full": self.full,
+            "over": uplink.over,
             "weights": self.version,
             "refused": len(refused.read_text().splitlines()) if refused.exists() else 0,
         }  # fmt: skip
@@ -102,14 +105,15 @@ def main(args: Args) -> None:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(0))
     if args.tied:
         tie(args.tied)
-    spec = artefact.read(args.artefact).spec
+    policy = artefact.read(args.artefact)
     secret = certs.read_secret(args.keys / f"{args.name}.secret")
     learner = certs.read_public(args.keys / f"{certs.LEARNER}.public")
-    (args.folder / "weights").mkdir(parents=True, exist_ok=True)
+    folder = args.folder / JOURNAL
     with (
-        closing(Journal(args.folder / "journal", args.name, args.quota)) as journal,
-        closing(Uplink(journal, args.learner, secret, learner, spec.hash)) as uplink,
+        closing(Journal(folder, args.name, args.quota, policy.run)) as journal,
+        closing(Uplink(journal, args.learner, secret, learner, policy.spec.hash)) as uplink,
     ):
+        (args.folder / "weights").mkdir(exist_ok=True)
         actor = Actor(uplink, args.steps, args.folder)
         print(f"keeping  {args.name}'s steps in {args.folder}", flush=True)
         try:

@@ -29,6 +29,10 @@ class Keys:
 def keys(args: Keys) -> None:
     if not args.names:
         raise ValueError(f"Name whose keys are to be made, as in: keys {LEARNER} arm --out keys.")
+    if len({*args.names}) < len(args.names):
+        raise ValueError(f"{' '.join(args.names)}: name each once.")
+    for name in args.names:
+        _check(args.out, name)  # all, before the first is made
     for name in args.names:
         make(args.out, name)
         print(f"made     {args.out / name}.secret and .public")
@@ -38,18 +42,30 @@ def keys(args: Keys) -> None:
 
 def make(folder: Path, name: str) -> None:
     """Write NAME.secret, for its owner's eyes alone, and NAME.public; ValueError over others."""
-    if not NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no name: it takes up to 64 of a-z, 0-9, _, . and -.")
-    folder.mkdir(parents=True, exist_ok=True)
+    _check(folder, name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(
+            f"The folder {folder} cannot be made: {(error.strerror or str(error)).lower()}."
+        ) from error
     public, secret = zmq.curve_keypair()
     files = {"public": (public, 0o644), "secret": (secret, 0o600)}
-    for path in (folder / f"{name}.{kind}" for kind in files):
-        if path.exists():
-            raise ValueError(f"{path} is there already: remove it first, if nobody needs it.")
     for kind, (key, mode) in files.items():
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         with open(os.open(folder / f"{name}.{kind}", flags, mode), "wb") as file:
             file.write(key + b"\n")
+
+
+def _check(folder: Path, name: str) -> None:
+    """ValueError where no pair can be made."""
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name: it takes up to 64 of a-z, 0-9, _, . and -.")
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file: keys take a folder.")
+    for path in (folder / f"{name}.public", folder / f"{name}.secret"):
+        if path.exists():
+            raise ValueError(f"{path} is there already: remove it first, if nobody needs it.")
 
 
 def read_public(path: Path) -> bytes:

@@ -28,6 +28,7 @@ DONE = 0.5  # how sure a policy's program must be that what is to be done is don
 REACTS_S = 0.3  # s into an episode in which a human still speaks of the one before
 SILENT_S = 2.0  # of who keeps its steps, after which it is held
 LOOKS_S = 0.2  # between two looks at its account
+SAYS_S = 60.0  # between two lines of how it goes
 TROUBLED_S = 3.0  # s of a learner's refusal, or its absence, after which that is said
 LEADS = {states.PASSIVE: states.STAND, states.HOLD: states.STAND, states.READY: states.ARM}
 # A human's words that end an episode; nothing but a human's leads on from there.
@@ -47,7 +48,10 @@ class Practice:
 
     def check(self) -> None:
         if not 0 < self.seconds <= 3600:
-            raise ValueError(f"--practice.seconds is {self.seconds:g}; it takes up to an hour.")
+            raise ValueError(
+                f"--practice.seconds is {self.seconds:g}; it takes a time above 0 s, and up to an "
+                "hour."
+            )
         if self.episodes < 0:
             raise ValueError(f"--practice.episodes is {self.episodes}; it takes a count.")
         if self.demos < 0:
@@ -87,6 +91,7 @@ class Conductor:
         self.rests = False  # a human had it rest
         self.looked, self.account, self.said = -np.inf, dict[str, Any](), ""
         self.heard, self.since_heard = "", np.inf  # of why no learner is there, and since when
+        self.told = time.monotonic()  # when how it goes was said last
 
     def silent(self, seconds: float) -> bool:
         return bool(self.human and self.human.silent(seconds))
@@ -130,13 +135,17 @@ class Conductor:
             # It may not be there yet, or no more: what was said last grows old.
             with contextlib.suppress(OSError, ValueError):
                 self.account = json.loads((self.folder / ACCOUNT).read_text())
-            self._hear(self.account.get("trouble", ""), now)
+            over = self.account.get("over", "")
+            self._hear("" if over else self.account.get("trouble", ""), now)
+            self._tell(now)
         if not self.keeps():
             return "who keeps its steps has ended: end this, and say the same again"
         if now - self.account.get("at", -np.inf) > SILENT_S:
             return "who keeps its steps is silent"
         if self.account["turned_away"]:
             return f"the learner refuses it: {self.account['turned_away']}"
+        if over := self.account.get("over", ""):
+            return f"the learner is done: {over}"
         if self.account["learner_silent_s"] > self.practice.stale_s:
             return "the learner is silent"
         return self.account["full"]
@@ -148,6 +157,17 @@ class Conductor:
         if trouble and now - self.since_heard > TROUBLED_S:
             self.since_heard = np.inf
             say(f"learner  {trouble}")
+
+    def _tell(self, now: float) -> None:
+        """Say now and then how it goes, for who waits hours for it to end."""
+        if now - self.told < SAYS_S:
+            return
+        self.told, facts = now, self.account
+        learner = ""
+        if (silent := facts.get("learner_silent_s", 0.0)) > SAYS_S:
+            learner = f"; the learner is silent for {silent:.0f} s"
+        left = facts.get("pending", 0)
+        say(f"episodes {self.count}; {left:,} steps are not at the learner yet{learner}")
 
     def _follow(self, status: Status, said: Word) -> None:
         """Count what has begun, and what is over."""

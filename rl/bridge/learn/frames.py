@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-VERSION = 1
+VERSION = 2
 FRAME = 320 << 10  # bytes, at most
 RECORD = 256 << 10  # of one
 RECORDS = 1024  # in a frame
@@ -33,6 +33,7 @@ class Hello(NamedTuple):
     boot: bytes
     spec: bytes  # the robot's, hashed; none of records that are no robot's
     held: dict[bytes, int]  # the first that is not removed, by boot
+    run: str  # that it practises for; none of who practises for any
 
 
 class Welcome(NamedTuple):
@@ -103,10 +104,17 @@ class Bye(NamedTuple):
     """The actor ends."""
 
 
-KINDS = Hello, Welcome, Data, Ack, Manifest, Pull, Chunk, Refused, Ping, Pong, Stats, Bye
+class Over(NamedTuple):
+    """Nothing more is learned, as the text says; what the actor still has is taken in."""
+
+    text: str
+
+
+KINDS = Hello, Welcome, Data, Ack, Manifest, Pull, Chunk, Refused, Ping, Pong, Stats, Bye, Over
 Message = (
     Hello | Welcome | Data | Ack | Manifest | Pull | Chunk | Refused | Ping | Pong | Stats | Bye
-)
+    | Over
+)  # fmt: skip
 
 
 def encode(message: Message) -> bytes:
@@ -194,7 +202,7 @@ def _values(x: Any) -> bool:
 DURABLE = _by_boot(lambda x: x == -1 or _int(x))
 CHECKS: dict[str, Callable[[Any], bool]] = {
     "actor": lambda x: type(x) is str and NAME.fullmatch(x) is not None,
-    "boot": _bytes(BOOT, BOOT), "spec": _bytes(0, 32), "held": _by_boot(_int),
+    "boot": _bytes(BOOT, BOOT), "spec": _bytes(0, 32), "held": _by_boot(_int), "run": _text(64),
     "durable": DURABLE, "records": _records, "first": _int, "crc": _int,
     "version": _int, "offset": _int, "sha256": _bytes(32, 32),
     "nbytes": lambda x: _int(x) and 0 < x <= WEIGHTS, "data": _bytes(1, CHUNK),

@@ -17,6 +17,11 @@ SILENT_S = 2.0  # of an actor, after which another process may come in its name
 GONE_S = 30.0  # after which it is forgotten
 TAKEN = "Another process is this actor, and spoke {:.1f} s ago: end it, or use a name of its own."
 
+OTHER = (
+    "The learner is that of {ours}, and this robot practises for {theirs}: take the explorer.zip "
+    "of {ours}. What it did stays where it is, for the learner of {theirs}."
+)
+
 
 @dataclass
 class Session:
@@ -33,10 +38,13 @@ class Session:
 
 class Intake:
     def __init__(
-        self, ledger: Ledger, shelf: Shelf, spec: bytes, send: Callable[[bytes, Message], None]
-    ) -> None:
-        """For robots of a spec, or of any if it is empty; `send` tells a connection something."""
+        self, ledger: Ledger, shelf: Shelf, spec: bytes, send: Callable[[bytes, Message], None],
+        run: str = "",
+    ) -> None:  # fmt: skip
+        """For robots of a spec, and of a run, or of any where these are empty; `send` tells a
+        connection something."""
         self.ledger, self.shelf, self.spec, self.send = ledger, shelf, spec, send
+        self.run, self._said = run, set[tuple[str, str]]()  # who was refused, and that is told of
         self.sessions: dict[str, Session] = {}  # by actor
         self.counts = Counter[str]()
         self.refused = Counter[str]()
@@ -75,13 +83,16 @@ class Intake:
                            for boot, first in session.first.items()}  # fmt: skip
                 self.send(session.peer, frames.Welcome(durable))
                 self._offer(session)
+                self._end(session)
 
     def look(self) -> None:
         """Tell of newer weights, and forget who is gone."""
-        newer, now = self.shelf.look(), time.monotonic()
+        newer, ended, now = self.shelf.look(), self.shelf.ended(), time.monotonic()
         for actor, session in [*self.sessions.items()]:
             if newer:
                 self._offer(session)
+            if ended:
+                self._end(session)
             if now - session.heard > GONE_S:
                 self._forget(actor)
 
@@ -102,6 +113,12 @@ class Intake:
         elif self.spec and hello.spec != self.spec:
             theirs, ours = hello.spec.hex() or "none", self.spec.hex()
             self._refuse(peer, "spec", f"The learner is for robots of spec {ours}, not {theirs}.")
+        elif self.run and hello.run != self.run:
+            theirs = hello.run or "a run without a name"
+            self._refuse(peer, "run", OTHER.format(ours=self.run, theirs=theirs))
+            if (actor, theirs) not in self._said:
+                self._said.add((actor, theirs))
+                print(f"refused  {actor}, which practises for {theirs}", flush=True)
         elif before and before.boot != hello.boot and silent < SILENT_S:
             self._refuse(peer, "taken", TAKEN.format(silent))
         else:
@@ -160,6 +177,10 @@ class Intake:
     def _offer(self, session: Session) -> None:
         if self.shelf.newest:
             self.send(session.peer, self.shelf.newest)
+
+    def _end(self, session: Session) -> None:
+        if self.shelf.over:
+            self.send(session.peer, frames.Over(self.shelf.over))
 
     def _forget(self, actor: str) -> None:
         self.sessions.pop(actor)

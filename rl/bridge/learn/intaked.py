@@ -43,6 +43,7 @@ class Args:
     keys: Path  # a folder with the learner's keys, and the public ones of its actors
     listen: str = "tcp://127.0.0.1:9890"
     spec: str = ""  # hash of the robots' spec, in hex; others are refused, if it is given
+    run: str = ""  # of the robots; what others practised for is refused, if it is given
     tied: int = 0  # the process that started it, and without which it ends
 
 
@@ -59,7 +60,7 @@ def main(args: Args) -> None:
         closing(Shelf(args.weights)) as shelf,
         closing(Gate(args.listen, secret, actors)) as gate,
     ):
-        intake = Intake(ledger, shelf, spec, gate.send)
+        intake = Intake(ledger, shelf, spec, gate.send, args.run)
         print(f"intake   from {', '.join(actors) or 'nobody'} on {gate.address}", flush=True)
         serve(intake, gate, args.folder / "intake.json")
 

@@ -4,13 +4,14 @@ A record that was appended outlives its process, and a synced one its machine.  
 before it was acknowledged, and none is written over: where there is no room, nothing is appended.
 """
 
+import contextlib
 import os
 import struct
 from pathlib import Path
 from typing import NamedTuple
 
 from rl.bridge import lock
-from rl.bridge.learn import segments
+from rl.bridge.learn import segments, whose
 from rl.bridge.learn.frames import BOOT, NAME, RECORD, RECORDS
 from rl.bridge.learn.segments import Full, Segment
 
@@ -33,14 +34,15 @@ class Part(NamedTuple):
 class Journal:
     """Holds its folder until it is closed: no other process can open it."""
 
-    def __init__(self, folder: Path, actor: str, quota: int = QUOTA) -> None:
-        """ValueError if another process or actor has the folder, or if it is damaged."""
+    def __init__(self, folder: Path, actor: str, quota: int = QUOTA, run: str = "") -> None:
+        """Of what an actor does for one run, or for any; ValueError if another process, actor or
+        run has the folder, or if it is damaged."""
         if not NAME.fullmatch(actor):
             raise ValueError(
                 f"{actor!r} is no actor's name: it takes up to 64 of a-z, 0-9, _, . and -."
             )
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.actor, self.quota = folder, actor, quota
+        self.folder, self.actor, self.quota, self.run = folder, actor, quota, run
         self.boot = os.urandom(BOOT)
         self._gone = 0  # the next record's number, where no part says it
         self._limit = min(SEGMENT, quota // SHARE)
@@ -49,7 +51,8 @@ class Journal:
         self._cursor = folder, 0, 0  # file, seq and offset of what would be read next
         self._lock = lock.hold(folder / "lock", f"writes the journal {folder} already: end it.")
         try:
-            self._own()
+            whose.own(folder, actor, run)
+            self._acked = whose.acked(folder)
             self._parts = _parts(folder)
         except BaseException:
             self._lock.close()
@@ -140,6 +143,8 @@ class Journal:
         if self.pending:
             self.sync()
             self._shut()
+            with contextlib.suppress(OSError, Full):  # else the learner says it again
+                whose.ack(self.folder, self._acked)
         else:
             self._clear()
         self._lock.close()
@@ -189,17 +194,11 @@ class Journal:
         """Records of a part that are not acknowledged."""
         return max(part.end - max(part.first, self._acked.get(part.boot, -1) + 1), 0)
 
-    def _own(self) -> None:
-        """Make the folder this actor's; ValueError if it is another's."""
-        path = self.folder / "actor"
-        if not path.exists() and segments.numbered(self.folder):
-            raise ValueError(f"{self.folder} is no actor's journal: name another folder.")
-        if not path.exists():
-            segments.replace(path, self.actor.encode())
-        if (owner := path.read_text(errors="replace")) != self.actor:
-            raise ValueError(
-                f"{self.folder} is the journal of {owner}, not of {self.actor}: name another."
-            )
+
+def left(folder: Path) -> int:
+    """Records of a journal that nobody need hold, of which no acknowledgement is known."""
+    acked, parts = whose.acked(folder), map(_surveyed, segments.numbered(folder))
+    return sum(max(x.end - max(x.first, acked.get(x.boot, -1) + 1), 0) for x in parts)
 
 
 def _parts(folder: Path) -> list[Part]:

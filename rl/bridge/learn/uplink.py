@@ -59,6 +59,7 @@ class Uplink:
         self.fetch = Fetch()
         self.acked = 0  # records
         self.refused = ""  # why the learner does not let it in
+        self.over = ""  # why nothing more is learned, and so nothing more is to be done
         self.malformed = Counter[str]()  # what the learner said, by what was wrong
         self._heard = -math.inf  # s, when the learner spoke last
         self._since = self._greeted = self._pinged = self._progress = -math.inf
@@ -154,8 +155,8 @@ class Uplink:
         elif now - self._greeted >= GREET_S:
             self._welcome, self._greeted = False, now
             held = [*self.journal.held().items()][:BOOTS]
-            told = {boot: span.start for boot, span in held}
-            self.line.send(frames.Hello(self.journal.actor, self.journal.boot, self.spec, told))
+            told, mine = {boot: span.start for boot, span in held}, self.journal
+            self.line.send(frames.Hello(mine.actor, mine.boot, self.spec, told, mine.run))
 
     def _serve(self, now: float) -> None:
         """Send what the learner awaits."""
@@ -202,7 +203,7 @@ class Uplink:
     def _obey(self, message: Message, now: float) -> None:
         match message:
             case frames.Welcome(durable):
-                self._welcome, self.refused, self._progress = True, "", now
+                self._welcome, self.refused, self.over, self._progress = True, "", "", now
                 self._flights.clear()
                 self._flying = 0
                 self._next = {boot: seq + 1 for boot, seq in durable.items()}
@@ -218,6 +219,8 @@ class Uplink:
                 self._clocks.append(Clocks(rtt, (received - sent + replied - now) / 2))
             case frames.Refused(text):
                 self._welcome, self.refused = False, text
+            case frames.Over(text):
+                self.over = text
             case _:
                 self.malformed["not a learner's"] += 1
 

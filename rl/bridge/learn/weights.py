@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from rl.bridge.learn import segments
-from rl.bridge.learn.frames import CHUNK, WEIGHTS, Chunk, Manifest, Pull
+from rl.bridge.learn.frames import CHUNK, TEXT, WEIGHTS, Chunk, Manifest, Pull
 
 NAME = re.compile(r"(\d{12})-([0-9a-f]{64})\.weights")
 KEPT = 2  # files
+OVER = "over"  # a file beside them, where no more will come: why
 REFUSED = "refused.jsonl"  # beside them: those that were not taken, and why
 AHEAD = 4  # pieces that are asked for at once
 PATIENCE_S = 1.0  # after which what was asked for is asked for again
@@ -48,6 +49,7 @@ class Shelf:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.newest: Manifest | None = None
+        self.over = ""  # why no more will come
         self._files: dict[str, tuple[int, BinaryIO]] = {}  # what each actor pulls: it may be old
 
     def look(self) -> bool:
@@ -58,6 +60,14 @@ class Shelf:
                 digest, size = last.stem.split("-")[1], last.stat().st_size
                 self.newest = Manifest(_version(last), bytes.fromhex(digest), size)
                 return True
+        return False
+
+    def ended(self) -> bool:
+        """Whether that no more will come is new."""
+        with contextlib.suppress(OSError):
+            if not self.over:
+                self.over = (self.folder / OVER).read_text(errors="replace")[:TEXT]
+                return bool(self.over)
         return False
 
     def chunk(self, actor: str, pull: Pull) -> Chunk | None:

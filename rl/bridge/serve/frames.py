@@ -29,7 +29,7 @@ def unpack(frame: bytes | str) -> Any:
             max_ext_len=0,
         )  # fmt: skip
     except Exception as error:  # whatever damaged bytes make of themselves
-        raise ValueError(f"The frame cannot be read: {error}.") from error
+        raise ValueError(f"The frame cannot be read: {str(error).rstrip('.')}.") from error
 
 
 def _of_array(x: Any) -> dict[bytes, Any]:

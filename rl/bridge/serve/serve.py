@@ -24,7 +24,7 @@ from rl.bridge.serve.facts import facts
 class Serve:
     """Run a policy for robots elsewhere, which ask over websocket in openpi's frames."""
 
-    artefact: tyro.conf.Positional[Path]  # or the directory of a run that has one
+    artefact: tyro.conf.Positional[Path]  # a file, or the directory of a run that has one
     listen: str = "127.0.0.1:8000"  # of who may ask; 0.0.0.0:8000 of all, who need a token
     token: Path | None = None  # a file with what who asks must say; it is made if there is none
     cert: Path | None = None  # a file with a certificate, for TLS
@@ -59,7 +59,10 @@ def serve(args: Serve) -> None:
         gc.collect()
         gc.freeze()
         urgent("policy")  # both as rl/bridge/policyd.py has it
-        asyncio.run(Server(policy, facts(found, args.runtime), word).live(listening, tls))
+        try:
+            asyncio.run(Server(policy, facts(found, args.runtime), word).live(listening, tls))
+        finally:
+            print("ended    nobody is served any more", flush=True)
 
 
 def _bind(listening: socket.socket, host: str, port: int) -> None:

@@ -100,9 +100,9 @@ class Server:
         """Serve until this is cancelled."""
         async with serve(
             self.converse, sock=listening, ssl=tls, process_request=self.enter, origins=[None],
-            compression=None, server_header=None, max_size=self.most, max_queue=QUEUED,
-            open_timeout=GREETS_S, ping_interval=PING_S, ping_timeout=PING_S,
-            close_timeout=CLOSES_S,
+            process_response=self.told_off, compression=None, server_header=None,
+            max_size=self.most, max_queue=QUEUED, open_timeout=GREETS_S, ping_interval=PING_S,
+            ping_timeout=PING_S, close_timeout=CLOSES_S,
         ) as server:  # fmt: skip
             await server.serve_forever()
 
@@ -117,6 +117,13 @@ class Server:
             why = "has another" if said else "needs a"
             return connection.respond(HTTPStatus.UNAUTHORIZED, f"Who asks {why} token.\n")
         return None
+
+    def told_off(self, connection: ServerConnection, request: Request, response: Response) -> None:
+        """Say who is not let in."""
+        if response.status_code >= HTTPStatus.BAD_REQUEST:
+            why = (response.body or b"").decode(errors="replace").strip() or response.reason_phrase
+            who = "{}:{}".format(*connection.remote_address or ("gone", ""))
+            tell("refused", who, f"{response.status_code}: {why}")
 
     async def converse(self, connection: ServerConnection) -> None:
         """A connection, until it is closed."""

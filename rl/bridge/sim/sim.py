@@ -27,7 +27,7 @@ ENDLESS_S = 1e6
 class Sim:
     """Be a robot: the artefact's model on MuJoCo."""
 
-    artefact: tyro.conf.Positional[Path]  # or the directory of a run that has one
+    artefact: tyro.conf.Positional[Path]  # a file, or the directory of a run that has one
     address: Address = "127.0.0.1:9870"  # to listen on
     pace: Literal["real", "lockstep"] = "lockstep"  # with the clock, or as fast as both can
     seconds: float = 20.0  # of an episode
