@@ -66,8 +66,9 @@ class Run(NamedTuple):
     iteration: Array  # [] int32
 
 
-def taught(args: Args, lesson: Lesson, share: Array) -> Policy:
-    """The student's policy but, in this share of its steps, the teacher's; aux is the teacher's."""
+def taught(args: Args, lesson: Lesson) -> Policy:
+    """The student's policy but, in the share of its steps that its parameters have last, the
+    teacher's; aux is the teacher's."""
     student = args.agent.policy(explore=True, action_dim=lesson.env.action_dim)
 
     def init(params: Params) -> Any:
@@ -78,7 +79,7 @@ def taught(args: Args, lesson: Lesson, share: Array) -> Policy:
         wanted, then, _ = lesson.teacher.step(params[1], carry[1], obs, theirs_key)
         action, after, _ = student.step(params[0], carry[0], obs, key)
         wanted = jnp.clip(wanted, -1, 1)
-        action = jnp.where(jax.random.uniform(turn_key) < share, wanted, action)
+        action = jnp.where(jax.random.uniform(turn_key) < params[2], wanted, action)
         return action, (after, then), wanted
 
     return Policy(init, step)
@@ -96,8 +97,8 @@ def begin(args: Args, lessons: list[Lesson], key: Key) -> Run:
 
 def started(args: Args, learner: PyTree, lesson: Lesson, key: Key) -> rollout.Worlds:
     """A robot's worlds, each somewhere in its episode's time."""
-    policy = taught(args, lesson, jnp.float32(1))
-    params, context = (args.agent.deploy(learner), lesson.params), lesson.env.task.beginner()
+    policy, context = taught(args, lesson), lesson.env.task.beginner()
+    params = args.agent.deploy(learner), lesson.params, jnp.float32(1)
     count = args.num_envs // len(args.teachers)
     worlds = parallel.start(args.shards, lesson.env, policy, params, key, count, context)
     return rollout.staggered(lesson.env, worlds, jax.random.fold_in(key, 0))
@@ -110,7 +111,7 @@ def iterate(args: Args, lessons: list[Lesson], run: Run) -> tuple[Run, Any]:
     mine, keys = args.agent.deploy(run.learner), jax.random.split(act_key, len(lessons))
     each = [
         parallel.collect(
-            args.shards, x.env, taught(args, x, share), (mine, x.params), now, k, args.unroll
+            args.shards, x.env, taught(args, x), (mine, x.params, share), now, k, args.unroll
         )
         for x, now, k in zip(lessons, (run.worlds, *run.others), keys, strict=True)
     ]

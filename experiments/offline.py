@@ -21,7 +21,7 @@ from envs.simulation import Simulation
 from envs.task import Task
 from experiments import cli, host, prior, start
 from experiments.course import Course, Plan, Run
-from rl import memory, parallel, processes, record, rollout, runs
+from rl import memory, parallel, processes, record, runs
 from rl.agent import FromReplay
 from rl.data import dataset, held_out, npz, sampling, verdict
 from rl.data.dataset import Dataset
@@ -58,9 +58,9 @@ def begin(args: Args, env: envs.World, source: Source, key: Key, learner: PyTree
         learner = args.agent.observe(start.fresh(args.agent, env, agent_key), every(source))
     worlds: Any = ()
     if isinstance(env, Simulation):
-        policy = uniform(env.action_dim)
-        worlds = rollout.start(env, policy, (), worlds_key, WORLDS)
-        worlds, _, _ = rollout.collect(env, policy, (), worlds, act_key, min(WORLDS, env.horizon))
+        given = args.shards, env, uniform(env.action_dim), ()
+        worlds = parallel.start(*given, worlds_key, -(-WORLDS // args.shards) * args.shards)
+        worlds, _, _ = parallel.collect(*given, worlds, act_key, min(WORLDS, env.horizon))
     return Run(learner, worlds, key, jnp.int32(0))
 
 

@@ -48,12 +48,13 @@ class Args(host.Args):
 Teacher = tuple[Policy, Params]
 
 
-def taught(args: Args, env: Simulation, teacher: Policy, share: Array) -> Policy:
-    """The student's policy but, in this share of its steps, the teacher's; aux is the teacher's."""
+def taught(args: Args, env: Simulation, teacher: Policy) -> Policy:
+    """The student's policy but, in the share of its steps that its parameters have last, the
+    teacher's; aux is the teacher's."""
     student = args.agent.policy(explore=True, action_dim=env.action_dim)
 
     def step(params: Params, carry: Any, obs: Obs, key: Key) -> tuple[Array, Any, Array]:
-        mine, theirs = params
+        mine, theirs, share = params
         wanted, _, _ = teacher.step(theirs, (), {"policy": obs["critic"]}, key)
         action, carry, _ = student.step(mine, carry, obs, key)
         wanted = jnp.clip(wanted, -1, 1)
@@ -66,8 +67,8 @@ def begin(args: Args, env: Simulation, teacher: Teacher, key: Key) -> Run:
     agent_key, worlds_key, key = jax.random.split(key, 3)
     obs = jax.tree.map(jnp.zeros_like, env.reset(key).obs)
     learner = args.agent.init(agent_key, obs, jnp.zeros(env.action_dim))
-    policy = taught(args, env, teacher[0], jnp.float32(1))
-    params = args.agent.deploy(learner), teacher[1]
+    policy = taught(args, env, teacher[0])
+    params = args.agent.deploy(learner), teacher[1], jnp.float32(1)
     context = args.env.beginner()
     worlds = parallel.start(args.shards, env, policy, params, worlds_key, args.num_envs, context)
     return Run(learner, worlds, key, jnp.int32(0))
@@ -79,8 +80,8 @@ def iterate(
     """Act for a while, and learn what the teacher would have done."""
     act_key, learn_key = jax.random.split(jax.random.fold_in(run.key, run.iteration))
     share = 1 - run.iteration / max(args.guided * math.prod(plan(args)), 1)
-    policy = taught(args, env, teacher[0], share)
-    params = args.agent.deploy(run.learner), teacher[1]
+    policy = taught(args, env, teacher[0])
+    params = args.agent.deploy(run.learner), teacher[1], share
     worlds, batch, episodes = parallel.collect(
         args.shards, env, policy, params, run.worlds, act_key, args.unroll
     )

@@ -8,6 +8,7 @@ what there is without any of this, to the last bit, on the first device.
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -57,10 +58,12 @@ def start(
     if shards == 1:
         return rollout.start(env, policy, params, key, num_envs, context)
 
-    def one(params: Params, context: PyTree, key: Key) -> Worlds:
-        return rollout.start(env, policy, params, key, num_envs // shards, context)
+    held, anew = _bare(env)
 
-    worlds = _apart(shards, one, (params, context), (keys(shards, key),))
+    def one(held: PyTree, params: Params, context: PyTree, key: Key) -> Worlds:
+        return rollout.start(anew(held), policy, params, key, num_envs // shards, context)
+
+    worlds = _apart(shards, one, (held, params, context), (keys(shards, key),))
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), worlds)
 
 
@@ -71,14 +74,16 @@ def collect(
     if shards == 1:
         return rollout.collect(env, policy, params, worlds, key, length)
 
-    def one(params: Params, worlds: Worlds, key: Key) -> tuple[Worlds, Transition, Episodes]:
-        return rollout.collect(env, policy, params, worlds, key, length)
+    held, anew = _bare(env)
+
+    def one(held: PyTree, params: Params, worlds: Worlds, key: Key) -> Any:
+        return rollout.collect(anew(held), policy, params, worlds, key, length)
 
     def together(x: Array) -> Array:
         return jnp.moveaxis(x, 0, 1).reshape(length, -1, *x.shape[3:])
 
     split = jax.tree.map(lambda x: x.reshape(shards, -1, *x.shape[1:]), worlds)
-    worlds, seen, ends = _apart(shards, one, (params,), (split, keys(shards, key)))
+    worlds, seen, ends = _apart(shards, one, (held, params), (split, keys(shards, key)))
     worlds = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), worlds)
     counts = {"failed": ends.failed.sum(), "reused": ends.reused.sum()}
     ends = jax.tree.map(together, ends._replace(failed=(), reused=()))._replace(**counts)
@@ -146,6 +151,14 @@ def deal(shards: int, key: Key, rows: PyTree, count: int) -> PyTree:
 def keys(shards: int, key: Key) -> Key:
     """One for each shard."""
     return jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(shards))
+
+
+def _bare(env: Any) -> tuple[PyTree, Callable[[PyTree], Env]]:
+    """The arrays of an environment that acts by itself (residual.Assisted), and how to put them
+    back: none can be closed over where shards lie apart."""
+    if not hasattr(env, "params"):
+        return (), lambda held: env
+    return env.params, lambda held: replace(env, params=held)
 
 
 def _apart(shards: int, one: Any, whole: tuple[PyTree, ...], split: tuple[PyTree, ...]) -> Any:

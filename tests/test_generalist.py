@@ -79,8 +79,9 @@ def test_a_teacher_acts_in_its_share_and_looks_past_which_robot_it_has() -> None
     wanted, mine = np.ones(3), args.agent.policy(False, 3).step(params[0], (), obs, KEY)[0]
     env = replace(env, task=Three())
     for share, does in ((1.0, wanted), (0.0, mine)):
-        policy = generalist.taught(args, lesson._replace(env=env), jnp.float32(share))
-        action, carry, aux = policy.step(params, policy.init(params), obs, KEY)
+        policy = generalist.taught(args, lesson._replace(env=env))
+        given = *params, jnp.float32(share)
+        action, carry, aux = policy.step(given, policy.init(given), obs, KEY)
         np.testing.assert_allclose(action, does, rtol=1e-6)
         np.testing.assert_allclose(aux, wanted)  # clipped from 2
         assert carry[1] == 48
