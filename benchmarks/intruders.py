@@ -142,7 +142,7 @@ def overhear(door: socket.socket, port: int, heard: bytearray) -> None:
 
 
 def greet(made: zmq.Socket) -> None:
-    made.send(frames.encode(frames.Hello("bad", BOOT, b"", {BOOT: 0})))
+    made.send(frames.encode(frames.Hello("bad", BOOT, b"", {BOOT: 0}, "")))
     made.recv()
 
 
@@ -169,7 +169,7 @@ def fuzz(args: Args) -> Iterator[int]:
     """Damaged frames, all of them, whatever time that takes."""
     rng = random.Random(args.seed)
     whole = [
-        frames.Hello("bad", BOOT, b"", {BOOT: 0}), frames.Ping(1.0), frames.Bye(),
+        frames.Hello("bad", BOOT, b"", {BOOT: 0}, ""), frames.Ping(1.0), frames.Bye(),
         frames.data(BOOT, 0, OWN), frames.Pull(1, 0), frames.Stats({"a": 1}),
         frames.Welcome({BOOT: 3}), frames.Refused("no"), frames.Chunk(1, 0, b"x" * 100),
     ]  # fmt: skip
@@ -182,7 +182,7 @@ def fuzz(args: Args) -> Iterator[int]:
             made.send(frame[: rng.choice([len(frame), len(frame), rng.randrange(len(frame))])])
             while made.poll(0):
                 made.recv()
-        made.send(frames.encode(frames.Hello("nobody", BOOT, b"", {})))
+        made.send(frames.encode(frames.Hello("nobody", BOOT, b"", {}, "")))
         answer = b""
         while b"not nobody's" not in answer:  # all before it was heard
             answer = made.recv()
