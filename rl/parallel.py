@@ -8,7 +8,6 @@ what there is without any of this, to the last bit, on the first device.
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -58,7 +57,7 @@ def start(
     if shards == 1:
         return rollout.start(env, policy, params, key, num_envs, context)
 
-    held, anew = _bare(env)
+    held, anew = rollout.bare(env)
 
     def one(held: PyTree, params: Params, context: PyTree, key: Key) -> Worlds:
         return rollout.start(anew(held), policy, params, key, num_envs // shards, context)
@@ -74,7 +73,7 @@ def collect(
     if shards == 1:
         return rollout.collect(env, policy, params, worlds, key, length)
 
-    held, anew = _bare(env)
+    held, anew = rollout.bare(env)
 
     def one(held: PyTree, params: Params, worlds: Worlds, key: Key) -> Any:
         return rollout.collect(anew(held), policy, params, worlds, key, length)
@@ -151,14 +150,6 @@ def deal(shards: int, key: Key, rows: PyTree, count: int) -> PyTree:
 def keys(shards: int, key: Key) -> Key:
     """One for each shard."""
     return jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(shards))
-
-
-def _bare(env: Any) -> tuple[PyTree, Callable[[PyTree], Env]]:
-    """The arrays of an environment that acts by itself (residual.Assisted), and how to put them
-    back: none can be closed over where shards lie apart."""
-    if not hasattr(env, "params"):
-        return (), lambda held: env
-    return env.params, lambda held: replace(env, params=held)
 
 
 def _apart(shards: int, one: Any, whole: tuple[PyTree, ...], split: tuple[PyTree, ...]) -> Any:

@@ -1,6 +1,8 @@
 """Collecting and evaluating experience: the only place that steps environments."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -155,6 +157,14 @@ def evaluate(env: Env, policy: Policy, params: Params, key: Key, episodes: int) 
     return Episodes(~loop.alive, returns, lengths, loop.failed, jnp.int32(0), metrics, loop.final)
 
 
+def bare(env: Any) -> tuple[PyTree, Callable[[PyTree], Any]]:
+    """The arrays of an environment in which a policy acts (residual.Assisted), and how to put them
+    back: where worlds are mapped over, none can be closed over."""
+    if not hasattr(env, "params"):
+        return (), lambda held: env
+    return env.params, lambda held: replace(env, params=held)
+
+
 def _restart(env: Env, state: State, pool: State | None) -> State:
     """Fresh episodes where one ended; from a `pool`, each world has one of its own."""
     return _restart_where_done(env, state) if pool is None else jax.vmap(env.restart)(state, pool)
@@ -163,8 +173,11 @@ def _restart(env: Env, state: State, pool: State | None) -> State:
 def _restart_where_done(env: Env, state: State) -> State:
     """Restart N worlds, at no cost in the many ticks that end no episode."""
 
+    held, anew = bare(env)
+
     @jax.custom_batching.custom_vmap
-    def restart(state: State) -> State:
+    def restart(held: PyTree, state: State) -> State:
+        own = anew(held)
         count = state.done.shape[0]
         few = min(count, RESTARTS) if env.restarts == "few" else count
 
@@ -178,23 +191,26 @@ def _restart_where_done(env: Env, state: State) -> State:
             ended = ended._replace(
                 terminated=ended.terminated & real, truncated=ended.truncated & real
             )
-            fresh = jax.vmap(env.restart)(ended)
+            fresh = jax.vmap(own.restart)(ended)
             put = lambda x, new: x.at[at].set(new, mode="drop")  # noqa: E731
             return left.at[at].set(False, mode="drop"), jax.tree.map(put, state, fresh)
 
         return jax.lax.while_loop(lambda loop: loop[0].any(), some, (state.done, state))[1]
 
     @restart.def_vmap
-    def over_seeds(size: int, batched: list[State], state: State) -> tuple[State, State]:
+    def over_seeds(size: int, batched: list[Any], *given: Any) -> tuple[State, State]:
         # A vmapped loop would run for all seeds as long as for one; S seeds of N are S * N worlds.
-        whole = jax.tree.map(
-            lambda x, b: x if b else jnp.broadcast_to(x, (size, *x.shape)), state, batched[0]
-        )
-        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), whole)
-        fresh = jax.tree.map(lambda x, y: x.reshape(y.shape), restart(flat), whole)
+        many = lambda x, b: x if b else jnp.broadcast_to(x, (size, *x.shape))  # noqa: E731
+        whole = jax.tree.map(many, given[1], batched[1])
+        if any(jax.tree.leaves(batched[0])):  # whose environments differ
+            every = jax.tree.map(many, given[0], batched[0])
+            fresh = jax.lax.map(lambda one: restart(*one), (every, whole))
+        else:
+            flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), whole)
+            fresh = jax.tree.map(lambda x, y: x.reshape(y.shape), restart(given[0], flat), whole)
         return fresh, jax.tree.map(lambda _: True, fresh)
 
-    return restart(state)
+    return restart(held, state)
 
 
 def _initial_carry(policy: Policy, params: Params, num_envs: int) -> Carry:
