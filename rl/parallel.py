@@ -31,8 +31,8 @@ def mesh(shards: int) -> Mesh:
     """Of all devices; ValueError where they do not divide the shards."""
     if shards % (count := jax.device_count()):
         raise ValueError(
-            f"--shards is {shards}, and {count} devices do not divide that: give a multiple of "
-            f"{count}, or 1 for the first device alone."
+            f"--shards is {shards}, and {count} devices do not divide that: take as many as do, or "
+            f"begin a run with a multiple of {count}, or with 1, for the first device alone."
         )
     return jax.make_mesh((count,), (AXIS,), axis_types=(AxisType.Auto,))
 
