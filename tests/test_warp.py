@@ -221,7 +221,8 @@ def test_readings_it_would_get_wrong_are_refused():
     model = mujoco.MjModel.from_xml_string(thing(sensor=text, joint='range="-1 1"'))
     assert unsupported(model, replace(SPEC, sensors=("imu",))) == []
     assert "limits" in unsupported(model, replace(SPEC, sensors=("stop",)))[0]
-    assert "cameras" in unsupported(model, replace(SPEC, cameras=(Camera("free"),)))[0]
+    with pytest.raises(ValueError, match="not its default view"):
+        Warp(model, replace(SPEC, cameras=(Camera("free"),)))
     assert "no field efc_aref" in unsupported(model, replace(SPEC, fields=("efc_aref",)))[0]
     model.opt.integrator = mujoco.mjtIntegrator.mjINT_RK4
     assert "reads imu at" in unsupported(model, replace(SPEC, sensors=("imu",)))[0]

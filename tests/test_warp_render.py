@@ -31,7 +31,7 @@ def test_pictures_are_of_each_world_as_mujoco_draws_it() -> None:
     def drawn(qpos: Any) -> Any:
         blank = mjx.make_data(model, impl="warp")
         data = jax.vmap(lambda x: mjx.forward(put, blank.replace(qpos=x)))(qpos)
-        return pictures.draw(put, data)
+        return jax.vmap(pictures.of(len(qpos)), (None, 0))(put, data)
 
     got = jax.device_get(jax.jit(drawn)(jnp.asarray(poses)))
     for camera in CAMERAS:
@@ -54,8 +54,8 @@ def body(picture: np.ndarray) -> np.ndarray:
 
 def test_pixels_are_unpacked_row_by_row() -> None:
     camera = Camera("x", height=1, width=2)
-    packed = jnp.array([[0xFF010203, 0xFFFFFE00]], jnp.uint32)
-    assert unpacked(packed, camera).tolist() == [[[[1, 2, 3], [255, 254, 0]]]]
+    packed = jnp.array([0xFF010203, 0xFFFFFE00], jnp.uint32)
+    assert unpacked(packed, camera).tolist() == [[[1, 2, 3], [255, 254, 0]]]
 
 
 def test_what_it_cannot_draw_is_refused() -> None:
@@ -64,3 +64,21 @@ def test_what_it_cannot_draw_is_refused() -> None:
         Pictures(model, (Camera(render.FREE),))
     with pytest.raises(ValueError, match="plain, or none"):
         Pictures(model, (CAMERAS[0], Camera("lookatcart")))
+
+
+@pytest.mark.slow
+def test_a_policy_sees_on_warp_what_it_sees_on_native_physics() -> None:
+    seen = {}
+    for physics in ("native", "warp"):
+        env = envs.make("dmc-cartpole-swingup", physics, pixels=32)
+        state = jax.jit(jax.vmap(env.reset))(jax.random.split(jax.random.key(0), 3))
+        first = np.asarray(state.obs["image"])
+        step = jax.jit(jax.vmap(env.step))
+        for _ in range(6):
+            state = step(state, jnp.full((3, 1), 0.5))
+        seen[physics] = np.stack([first, np.asarray(state.obs["image"])]).astype(int)
+    native, warp = seen["native"], seen["warp"]
+    assert native.shape == warp.shape
+    between = np.abs(native[0] - native[1]).mean()  # what six steps change
+    assert np.abs(native - warp).mean() < 25
+    assert np.abs((native[1] - native[0]) - (warp[1] - warp[0])).mean() < between

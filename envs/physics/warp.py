@@ -16,6 +16,7 @@ import numpy as np
 from envs.physics.mjx import MJX, _field, _sound, mjx
 from envs.physics.native import CONSTANTS, Native
 from envs.physics.warp_model import BATCHED, OverflowType, layout, put, room, unsupported
+from envs.physics.warp_render import Pictures
 from envs.task import ParamsByField, Readings, TaskSpec
 from rl.types import Array, Metrics, PyTree
 
@@ -30,6 +31,9 @@ FULL = int(  # our buffers
     | OverflowType.NARROWPHASE | OverflowType.CCD | OverflowType.CONTACT_MATCH
 )  # fmt: skip
 LOST = int(OverflowType.EPA_HORIZON | OverflowType.HFIELD | OverflowType.TACTILE)  # Warp's own
+
+
+Draw = Callable[[mjx.Model, mjx.Data], Readings]
 
 
 class Data(NamedTuple):
@@ -61,6 +65,7 @@ class Warp(MJX):
                 f"Warp cannot simulate this task: {'; '.join(missing)}. Use physics native."
             )
         self._native = Native(model, spec)
+        self.pictures = Pictures(model, spec.cameras) if spec.cameras else None
         free = copy(model)  # of constraints, which no position or velocity needs
         free.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
         with jax.ensure_compile_time_eval():
@@ -78,12 +83,13 @@ class Warp(MJX):
         self, data: Any, mask: Array, qpos: Array, qvel: Array, params: ParamsByField,
         settle: int = 0, ctrl: Array | None = None,
     ) -> Any:  # fmt: skip
-        def begin(params: ParamsByField, d: mjx.Data) -> Found:
+        def begin(params: ParamsByField, d: mjx.Data, draw: Draw) -> Found:
             if settle:
                 d = self._steps(self._model(params), d, settle).replace(time=self._blank.time)
             d = mjx.forward(self._model(params), d)
             found, full = self._found(d, d, contact_forces=False), _full(d)
             reads = jax.tree.map(lambda x: jnp.nan_to_num(x, posinf=0.0, neginf=0.0), found.reads)
+            reads |= draw(self._model(params), d)
             return found._replace(reads=reads, overflow=found.overflow | full)
 
         first = {"qpos": qpos, "qvel": qvel} | ({} if ctrl is None else {"ctrl": ctrl})
@@ -92,11 +98,13 @@ class Warp(MJX):
         return jax.tree.map(lambda new, old: jnp.where(mask, new, old), fresh, data)
 
     def step(self, data: Any, inputs: dict[str, Array], params: ParamsByField) -> Any:
-        def advance(params: ParamsByField, d: mjx.Data) -> Found:
+        def advance(params: ParamsByField, d: mjx.Data, draw: Draw) -> Found:
             seen = d = self._steps(self._model(params), d, self.spec.substeps)
-            if self.spec.derived == "current":
-                seen = mjx.forward(self._model(params, self._free), d)
-            return self._found(d, seen, contact_forces=True)
+            now = self._model(params, self._free)
+            if self.pictures or self.spec.derived == "current":
+                seen = mjx.forward(now, d)
+            found = self._found(d, seen if self.spec.derived == "current" else d, True)
+            return found._replace(reads=found.reads | draw(now, seen))
 
         found = self._worlds(advance, data.state | inputs, params)
         fine = jnp.stack([jnp.isfinite(x).all() for x in found.reads.values()]).all()
@@ -107,20 +115,22 @@ class Warp(MJX):
         return kept._replace(failed=failed, overflow=overflow)
 
     def read(self, data: Any) -> Readings:
-        return {name: data.reads[name] for name in self._native.layout}  # noise is drawn in order
+        names = *self._native.layout, *(camera.name for camera in self.spec.cameras)
+        return {name: data.reads[name] for name in names}  # noise is drawn in order
 
     def marks(self, data: Any) -> Metrics:
         return {"overflow": data.overflow.astype(jnp.float32)}
 
     def _worlds(
-        self, advance: Callable[[ParamsByField, mjx.Data], Found], state: dict[str, Array],
-        params: ParamsByField,
+        self, advance: Callable[[ParamsByField, mjx.Data, Draw], Found],
+        state: dict[str, Array], params: ParamsByField,
     ) -> Found:  # fmt: skip
         """What `advance` finds of a world; Warp is called once for all that there are."""
 
         def many(given: tuple[dict[str, Array], ParamsByField]) -> Found:
-            blank = self._batch(len(given[0]["qpos"]))
-            return jax.vmap(lambda x, params: advance(params, blank.replace(**x)))(*given)
+            blank = self._batch(count := len(given[0]["qpos"]))
+            draw = self.pictures.of(count) if self.pictures else lambda put, d: {}
+            return jax.vmap(lambda x, params: advance(params, blank.replace(**x), draw))(*given)
 
         return _together(many, (state, params))
 

@@ -119,7 +119,6 @@ def _asked(model: mujoco.MjModel, spec: TaskSpec) -> dict[str, bool]:
     """What is asked for that it has not, or not as it is asked for."""
     kinds = {mujoco.mjtSensor(model.sensor(s).type[0]).name[7:] for s in spec.sensors}
     return {
-        "cameras": bool(spec.cameras),
         "flexible bodies": model.nflex > 0,
         "sensors of limits": spec.derived == "current" and not kinds.isdisjoint(LIMITS),
     }

@@ -3,6 +3,7 @@
 For NVIDIA; on a CPU it can be tried, slowly.  Light and edges are not quite OpenGL's.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -34,18 +35,21 @@ class Pictures:
         self.cameras = sorted(cameras, key=lambda camera: model.camera(camera.name).id)
         self._contexts: dict[int, Any] = {}
 
-    def draw(self, put: Any, data: Any) -> Readings:
-        """Pictures [N, height, width, 3] uint8 of a model put on Warp and data [N, ...] as
-        mjx.forward left it."""
-        context = self._context(len(data.qpos)).pytree()
-        seen = jax.vmap(mjx.refit_bvh, (None, 0, None))(put, data, context)
-        packed = jax.vmap(mjx.render, (None, 0, None))(put, seen, context)[0]
-        pictures, begin = {}, 0
-        for camera in self.cameras:
-            end = begin + camera.height * camera.width
-            pictures[camera.name] = unpacked(packed[:, begin:end], camera)
-            begin = end
-        return pictures
+    def of(self, worlds: int) -> Callable[[Any, Any], Readings]:
+        """What draws one of so many worlds, mapped over all of them: pictures [height, width, 3]
+        uint8 of a model put on Warp, and of its data as mjx.forward left it."""
+        context = self._context(worlds).pytree()
+
+        def draw(put: Any, data: Any) -> Readings:
+            packed = mjx.render(put, mjx.refit_bvh(put, data, context), context)[0]
+            pictures, begin = {}, 0
+            for camera in self.cameras:
+                end = begin + camera.height * camera.width
+                pictures[camera.name] = unpacked(packed[begin:end], camera)
+                begin = end
+            return pictures
+
+        return draw
 
     def _context(self, worlds: int) -> Any:
         if worlds not in self._contexts:
@@ -65,6 +69,6 @@ class Pictures:
 
 
 def unpacked(packed: Array, camera: Camera) -> Array:
-    """Pictures [N, height, width, 3] uint8 of pixels [N, height * width] uint32, blue lowest."""
+    """A picture [height, width, 3] uint8 of pixels [height * width] uint32, blue lowest."""
     channels = jnp.stack([packed >> shift for shift in (16, 8, 0)], -1) & 0xFF
-    return channels.astype(jnp.uint8).reshape(len(packed), camera.height, camera.width, 3)
+    return channels.astype(jnp.uint8).reshape(camera.height, camera.width, 3)
