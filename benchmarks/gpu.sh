@@ -35,7 +35,7 @@ go1-end) may benchmarks.walking "$out/go1" --kicked --name go1-joystick-flat/end
 go2) walk go2 go2-joystick-flat "$physics" ;;                                 # 8
 go2-end) may benchmarks.walking "$out/go2" --kicked --name go2-joystick-flat/end ;;
 batches) may benchmarks.speed large_batch --many "$worlds" --batch $((worlds * 8)) --rounds 200 "${on[@]}" ;; # 16
-pictures) may pytest tests/test_warp_render.py -m slow ;;                     # 18
+pictures) may pytest tests/test_warp_render.py -m "slow or not slow" ;;                     # 18
 duel) may benchmarks.speed playground "${duel[@]}" "${on[@]}" ;;              # 20: beside MuJoCo Playground
 go1-warp) walk go1-warp go1-joystick-flat warp ;;                             # 21: policies of one physics ...
 crossing) may benchmarks.crossing "$out/go1" "$out/go1-warp" benchmarks/policies/go1-joystick-flat ;; # ... on each other

@@ -129,6 +129,9 @@ def test_what_is_owed_here_can_be_run() -> None:
     entries = owed.read(owed.Args().file)
     assert entries == sorted(entries, key=lambda entry: entry.since)
     for command in (command for entry in entries for command in entry.commands):
+        if command.startswith("benchmarks/gpu.sh "):
+            assert f"\n{command.split()[1]}) " in owed.Args().file.with_name("gpu.sh").read_text()
+            continue
         setting = re.compile(r"[A-Z_]+=")  # of the environment, before the command
         python, m, module, *words = dropwhile(setting.match, shlex.split(command))
         assert (python, m) == ("python", "-m")

@@ -14,7 +14,7 @@ import envs
 from agents.flow_bc import FlowBC
 from agents.sac import SAC
 from benchmarks import report
-from experiments import cli
+from experiments import cli, launch
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/OWED.md")]
@@ -44,12 +44,18 @@ def test_a_command_is_one(command: str, monkeypatch: pytest.MonkeyPatch) -> None
     if program == "make":
         known = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M)
         assert words[0] in known
+    elif program == "benchmarks/gpu.sh":
+        assert f"\n{words[0]}) " in (ROOT / program).read_text()
     elif words[:2] == ["-m", "pytest"]:
         assert all((ROOT / word).is_file() for word in words[2:])
     elif program == "python" and words[0] == "-m":
         name, words = words[1], words[2:]
         if name == "benchmarks":
             name, words = f"benchmarks.{words[0]}", words[1:]
+        if name == "experiments.launch":
+            at = words.index("--")
+            assert tyro.cli(launch.Args, args=words[:at])
+            name, words = f"experiments.{words[at + 1]}", words[at + 2 :]
         name = "rl.bridge.programs" if name == "rl.bridge" else name
         name += ".__main__" if (ROOT.joinpath(*name.split(".")) / "__main__.py").exists() else ""
         module = importlib.import_module(name)
