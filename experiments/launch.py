@@ -85,6 +85,8 @@ def here(args: Args, command: list[str]) -> int:
 
 def ended(failed: int, codes: list[int]) -> int:
     """What to exit with; a process that a signal ended has not said so itself."""
+    lost = (i for i, code in enumerate(codes) if code < 0 and code != -signal.SIGTERM)  # not ours
+    failed = next(lost, failed)
     code = codes[failed] if failed >= 0 else 0
     if code < 0:
         name = signal.Signals(-code).name

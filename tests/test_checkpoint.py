@@ -217,6 +217,6 @@ def test_a_run_in_use_is_refused(tmp_path: Path) -> None:
             [sys.executable, "-c", code, str(log.out)], cwd=ROOT, close_fds=False,
             env=os.environ | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True, check=False,
         )  # fmt: skip
-    assert f"is in use by process {os.getpid()}." in other.stderr
+    assert f"is in use by process {os.getpid()} on " in other.stderr
     with record.Record.again(tmp_path / "run"):
         pass  # free again

@@ -174,7 +174,8 @@ def test_a_group_that_fails_keeps_no_other_from_its_turn(
         monkeypatch.setattr(host, "learn", learn)
         host.train(parts, None, lambda part: SimpleNamespace(look=lambda log: None))
 
-    monkeypatch.setattr(host, "record_of", lambda part, env: nullcontext())
+    log = SimpleNamespace(out=Path("run"), manifest={"status": "done"})
+    monkeypatch.setattr(host, "record_of", lambda part, env: nullcontext(log))
     monkeypatch.setattr(host.play, "conclude", lambda *_: None)
     with pytest.raises(SystemExit, match="failed: a"):
         train({0: "failed: a"})

@@ -92,7 +92,7 @@ def test_what_makes_no_sense_is_refused(text: str, why: str, tmp_path: Path) -> 
         ({"only": ("b",)}, "--only b: suite mine has no such task or agent"),
         ({"suite": "none"}, "There is no suite none: .*gym, .*or a path of a .toml"),
         ({"runs": Path(__file__)}, "test_suite.py is no directory that can be written to"),
-        ({"engine": "ray", "address": "127.0.0.1:9"}, "no Ray answers there"),
+        ({"engine": "ray", "address": "127.0.0.1:9"}, "no cluster of Ray lets this machine in"),
     ],
 )
 def test_a_sweep_of_nothing_is_refused(more: dict[str, Any], why: str, tmp_path: Path) -> None:
