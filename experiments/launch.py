@@ -21,6 +21,7 @@ import tyro
 
 from experiments import cli
 from rl.processes import NAMES, SILENCE
+from rl.ray import drive
 
 PATIENCE = 10.0  # s that processes have to end in good order once one has not
 CORES = 1.0  # that Ray holds for each process
@@ -109,8 +110,7 @@ def over_ray(args: Args, command: list[str]) -> int:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
     except ModuleNotFoundError:
         raise ValueError("--ray needs the extra ray: pip install 'robotrl[ray]'.") from None
-    require_answer(args.ray)
-    ray.init(address=args.ray)
+    drive(ray, "--ray", args.ray, says=True)
     gpus = args.devices if ray.cluster_resources().get("GPU") else 0
     bundle = {"CPU": CORES} | ({"GPU": gpus} if gpus else {})
     gang = placement_group([bundle] * args.processes, strategy="SPREAD")
@@ -145,25 +145,6 @@ def over_ray(args: Args, command: list[str]) -> int:
         ray.wait(waiting, num_returns=len(waiting), timeout=PATIENCE)
     ray.shutdown()
     return codes.get(failed, 0)
-
-
-def require_answer(address: str) -> None:
-    """Raise ValueError unless a cluster lets this machine in; a process tries it, for Ray waits for
-    minutes, deaf to Ctrl-C."""
-    said = f"--ray {address}: no Ray cluster there lets this machine in"
-    host, _, port = address.rpartition(":")
-    if port.isdigit():
-        try:
-            socket.create_connection((host, int(port)), timeout=10).close()
-        except OSError as error:
-            raise ValueError(f"{said} ({error.strerror or error}).") from error
-    attempt = [sys.executable, "-c", "import sys, ray; ray.init(address=sys.argv[1])", address]
-    try:
-        done = subprocess.run(attempt, capture_output=True, text=True, timeout=SILENCE)
-    except subprocess.TimeoutExpired:
-        raise ValueError(f"{said} within {SILENCE} s.") from None
-    if done.returncode:
-        raise ValueError(f"{said}: {(done.stderr.strip() or 'it said nothing').splitlines()[-1]}")
 
 
 def _address() -> str:

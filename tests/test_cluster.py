@@ -16,7 +16,7 @@ from benchmarks import machine, nodes, plan, run, suite
 from benchmarks.engines import cluster
 from benchmarks.engines.engine import Needs, site
 from benchmarks.engines.slurm import Slurm
-from rl import runs
+from rl import ray, runs
 from tests.test_sweep import ROOT, args, manifests, results, toys, workers
 
 
@@ -65,13 +65,13 @@ def test_a_lost_node_and_a_killed_driver_lose_no_run_and_make_none_twice(tmp_pat
 
 
 def test_a_cluster_that_does_not_answer_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "ANSWERS", 3.0)
+    monkeypatch.setattr(ray, "ANSWERS", 3.0)
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         address = f"127.0.0.1:{deaf.getsockname()[1]}"
         with pytest.raises(ValueError, match=r"no cluster of Ray lets this machine in within 3 s"):
-            cluster.require_answer(address)
+            ray.require_answer("--address", address)
     with pytest.raises(ValueError, match=r"lets this machine in \(Connection refused\)"):
-        cluster.require_answer(address)
+        ray.require_answer("--address", address)
 
 
 def test_what_no_machine_has_room_for_is_told() -> None:

@@ -185,7 +185,7 @@ def test_a_cluster_that_is_not_there_is_told_of() -> None:
     one = launch("sac", "--shards", "2", group=f"--ray 127.0.0.1:{free_port()}")
     _, wrong = one.communicate(timeout=60)
     assert one.returncode == 1
-    assert "no Ray cluster there lets this machine in (Connection refused)" in wrong
+    assert "no cluster of Ray lets this machine in (Connection refused)" in wrong
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,7 @@ for them, and must see the locks of the others.  That is looked at before anythi
 
 import json
 import os
-import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -18,10 +16,9 @@ from benchmarks import machine
 from benchmarks.engines.engine import PATIENCE, Ended, Needs, Site, carry_out, site
 from benchmarks.plan import Unit
 from rl import runs
+from rl.ray import drive, why
 
-ANSWERS = 40.0  # s for a cluster to let a driver in; Ray itself would try for minutes
 LOOKS = 60.0  # s for its machines to be looked at
-TRY = "import sys, ray; ray.init(address=sys.argv[1], log_to_driver=False)"
 SHARE = "All must see the driver's folder, its Python and the runs under the same paths"
 
 
@@ -76,52 +73,14 @@ class Cluster:
 
 def join(ray: Any, address: str, cores: int) -> None:
     """Be let into a cluster, or begin one with so many cores."""
-    room: dict[str, Any] = {}
     if address:
-        if has_token():  # which `ray start` then asks for, but a driver does not show by itself
-            os.environ.setdefault("RAY_AUTH_MODE", "token")
-        require_answer(address)
+        drive(ray, "--address", address)
     else:
         os.environ.setdefault("RAY_AUTH_MODE", "disabled")
-        room = {"num_cpus": cores}
-    ray.init(
-        address=address or "local",  # and not one that someone began on this machine
-        include_dashboard=False, log_to_driver=False, configure_logging=False, **room,
-    )  # fmt: skip
-
-
-def has_token() -> bool:
-    """Whether this user has a token of Ray, which all machines of a cluster share."""
-    named = os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")
-    return bool(named) or (Path.home() / ".ray" / "auth_token").exists()
-
-
-def require_answer(address: str) -> None:
-    """Raise ValueError unless a cluster lets a driver of this machine in.
-
-    A process tries it: Ray may wait for minutes, deaf to Ctrl-C, or end its whole process.
-    """
-    said = f"--address {address}: no cluster of Ray lets this machine in"
-    host, _, port = address.rpartition(":")
-    if host and port.isdigit() and "/" not in host:
-        try:
-            socket.create_connection((host, int(port)), timeout=10).close()
-        except OSError as error:
-            raise ValueError(f"{said} ({error.strerror or error}).") from error
-    words = [sys.executable, "-c", TRY, address]
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=ANSWERS)
-    except subprocess.TimeoutExpired:
-        raise ValueError(f"{said} within {ANSWERS:.0f} s.") from None
-    if done.returncode:
-        raise ValueError(f"{said}: {why(done.stderr)}")
-
-
-def why(said: str) -> str:
-    """What Ray's last error was, of all that it said."""
-    lines = [line.strip() for line in said.splitlines()]
-    errors = [line for line in lines if "Error: " in line or "Unauthenticated" in line]
-    return (errors or lines or ["it said nothing"])[-1]
+        ray.init(
+            address="local",  # and not one that someone began on this machine
+            num_cpus=cores, include_dashboard=False, log_to_driver=False, configure_logging=False,
+        )  # fmt: skip
 
 
 def room_of(nodes: Iterable[Mapping[str, Any]], needs: Needs) -> int:
