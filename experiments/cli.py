@@ -37,6 +37,8 @@ def guard(main: Callable[[], None]) -> None:
     """Call `main`; what its user can mend ends the program with one sentence."""
     try:
         main()
+    except BrokenPipeError:
+        os._exit(141)  # as shells have it: who read what is printed has gone, as `head` does
     except (ValueError, OSError, render.CannotRender) as error:
         processes.end(f"error: {error}")
     except (MemoryError, jax.errors.JaxRuntimeError) as error:

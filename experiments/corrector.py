@@ -145,6 +145,10 @@ class Corrector:
 
 def main(args: Args) -> None:
     launch.orderly()
+    for name in ("demos", "patience_s", "holds_s", "speed", "noise", "seed"):
+        if not (value := getattr(args.human, name)) >= 0:
+            flag = f"--human.{name.replace('_', '-')}"
+            raise ValueError(f"{flag} is {value}; it needs at least 0.")
     spec = artefact.read(launch.found(args.artefact)).spec
     task: Any = envs.make_task(spec.name)
     if not hasattr(task, "plan"):

@@ -10,7 +10,6 @@ kept, whatever is killed; --resume goes on.
 """
 
 import math
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -28,9 +27,10 @@ from envs.simulation import Simulation
 from experiments import base, cli, deploy, host, kept, offline, play, taken
 from experiments import judge as judges
 from experiments.explorer import Judge, leaves, publish, starts, written
+from experiments.kept import Work
 from experiments.lived import VIEWS, Kind
 from experiments.taken import EXPLORER, Intake, Seen, Store, added, taken_in
-from rl import artefact, buffer, health
+from rl import artefact, buffer, health, runs
 from rl.record import Record
 from rl.saver import Saver
 from rl.stop import Stop
@@ -79,18 +79,6 @@ class Run(NamedTuple):
     updates: Array  # [] int32, of the actor
     observed: Array  # [] int32, steps that the agent's statistics have counted
     key: Key
-
-
-class Work(NamedTuple):
-    """What a learner works with."""
-
-    log: Record
-    saver: Saver
-    intake: Intake
-    store: Store
-    stop: Stop
-    process: subprocess.Popen[bytes]  # which takes in
-    learning: Any  # `update`, compiled
 
 
 def update(args: Args, run: Run, seen: Seen) -> tuple[Run, Metrics]:
@@ -157,7 +145,8 @@ def learn(args: Args, env: Simulation, judge: Judge, fresh: Callable[[], Run], l
         # Before what takes time: what robots did while nobody learned is to be kept soon.
         with taken_in(log.out, policy, args.listen, args.robots, args.secrets) as process:
             saver = Saver(log, args.save_s)
-            run = kept.begun(saver, fresh) if args.resume else fresh()
+            at = runs.step_of(args.resume) if args.resume else None
+            run = kept.begun(saver, fresh, at) if args.resume else fresh()
             intake = Intake(view := VIEWS[args.view], env, policy.spec, log.out / "ledger")
             store = Store(intake.robot, args.buffer_size, args.reward_scale, args.reward_shift)
             learning = jax.jit(partial(update, args), donate_argnums=0).lower(run, store.seen)
@@ -166,64 +155,58 @@ def learn(args: Args, env: Simulation, judge: Judge, fresh: Callable[[], Run], l
             if args.demos:
                 shown = taken.of_run(args.demos, view, env, policy.spec)
                 run = added(args.agent, run, store, shown)
-            run = added(args.agent, run, store, intake.read())
-            if (step := intake.counts["steps"]) >= args.steps:
-                print(f"steps    {step:,}, and --steps {args.steps:,}: all are done", flush=True)
             run, metrics = improved(args, work, run)
             if not stop.asked:
                 kept.over(log.out, args.steps, args.agent.deploy(run.learner))
-                run = added(args.agent, run, store, intake.read())
+                run, last = improved(args, work, run, over=True)
+                metrics = last or metrics
             if not stop.asked.startswith("failed"):
-                keep(args, work, run, metrics)
-    log.update(status=stop.asked or "done", **intake.counts)
+                work.keep(args.agent, run, metrics)
+    log.update(status=stop.asked or "done", practised=intake.counts)
+    kept.picture(log)
     return run
 
 
-def improved(args: Args, work: Work, run: Run) -> tuple[Run, Metrics]:
-    """What was learned by the time that robots have done their steps, or that it is stopped."""
+def improved(args: Args, work: Work, run: Run, over: bool = False) -> tuple[Run, Metrics]:
+    """What was learned by the time that robots have done their steps, or that it is stopped; where
+    that is `over`, the updates that there was no time for are made up for."""
     log, saver, intake, store, stop, process, learning = work
     agent, metrics = args.agent, {}
     published = said = time.monotonic()
-    while intake.counts["steps"] < args.steps and not stop.asked:
+    while not stop.asked and (over or intake.counts["steps"] < args.steps):
         run = added(agent, run, store, intake.read())
         if process.poll() is not None:
             raise ValueError("What takes in the robots' steps has ended, and has said why.")
         step = intake.counts["steps"]
         most = args.most_updates * step / agent.delay
         if min(step, store.count) < args.learning_starts or int(run.updates) >= most:
+            if over:
+                break
             time.sleep(IDLE_S)
             continue
+        if over and not metrics:
+            kept.behind(round((most - int(run.updates)) * agent.delay))
         run, metrics = learning(run, store.drawn_from(window(args)))
         now = time.monotonic()
         if now - published > args.publish_s:
             publish(agent.deploy(run.learner), log.out / "weights")
             published = now
         if now - said > SAID_S:
-            said, told = now, line(args, work, run, metrics)
-            kept.tell(log, saver, step, told)
+            said, told = now, work.line(metrics, int(run.updates) * agent.delay)
+            if not over:
+                kept.tell(log, saver, step, told)
             if what := health.trouble(told, leaves(agent.deploy(run.learner))):
                 stop.asked = f"failed: {what} by step {step:,}"
                 health.diagnose(log, step, what, told, run.learner)
                 break
-        if saver.due and step > kept.latest(saver):
-            keep(args, work, run, metrics)
+        if saver.due and not over and step > kept.latest(saver):
+            work.keep(agent, run, metrics)
     return run, metrics
 
 
 def window(args: Args) -> int:
     """Steps of what is learned from at once."""
     return 1 + args.agent.ahead if hasattr(args.agent, "ahead") else args.n_step
-
-
-def line(args: Args, work: Work, run: Run, metrics: Metrics) -> dict[str, Any]:
-    """Of the record."""
-    return kept.line(metrics, work.intake, work.store, int(run.updates) * args.agent.delay)
-
-
-def keep(args: Args, work: Work, run: Run, metrics: Metrics) -> None:
-    """A checkpoint of now, and what goes with it."""
-    told, params = line(args, work, run, metrics), args.agent.deploy(run.learner)
-    kept.keep(work.log, work.saver, work.intake.counts["steps"], params, run, told)
 
 
 def check(args: Args) -> None:
@@ -234,6 +217,10 @@ def check(args: Args) -> None:
     cli.at_least(1, args, "steps", "updates", "batch_size", "n_step", "eval_episodes")
     cli.at_least(window(args), args, "learning_starts")
     cli.at_least(args.learning_starts, args, "buffer_size")
+    if getattr(args.agent, "base", args) is None:
+        raise ValueError(
+            f"{type(args.agent).__name__} learns above a base: name a run with --base."
+        )
     offline.check_agent(args.agent)
     if getattr(args.agent, "alone", 0):
         raise ValueError("Robots try no base by itself now and then: give --agent.alone 0.")

@@ -2,35 +2,60 @@
 
 import json
 import re
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from experiments.explorer import publish
-from experiments.taken import Intake, Store
+from experiments.taken import LATELY, Intake, Store
+from rl import runs
 from rl.bridge.learn import segments, weights
 from rl.record import Record
 from rl.saver import Saver
+from rl.stop import Stop
 from rl.types import Metrics, Params, PyTree
 
+MOMENT = 1_000  # updates
 DRAINS_S = 2.0, 15.0  # s that robots have, at least and at most, to send what is left
+
+
+class Work(NamedTuple):
+    """What a learner works with."""
+
+    log: Record
+    saver: Saver
+    intake: Intake
+    store: Store
+    stop: Stop
+    process: subprocess.Popen[bytes]  # which takes in
+    learning: Any  # an update, compiled
+
+    def line(self, metrics: Metrics, updates: int) -> dict[str, Any]:
+        """A line of the record."""
+        intake, store = self.intake, self.store
+        told: dict[str, Any] = {name: float(x) for name, x in metrics.items()}
+        told |= {"q_over_return": abs(told["q"]) / max(store.scale, 1)} if "q" in told else {}
+        told |= {name: float(x) for name, x in intake.counts.items() if name != "steps"}
+        if intake.lately:
+            done, alone = np.mean(intake.lately, 0)
+            told |= {"episode_return": done, "episode_alone": alone}
+        return told | {"shown": store.shown, "updates": updates}
+
+    def keep(self, agent: Any, run: Any, metrics: Metrics) -> None:
+        """A checkpoint of now, and what goes with it."""
+        told, params = self.line(metrics, int(run.updates) * agent.delay), agent.deploy(run.learner)
+        keep(self.log, self.saver, self.intake.counts["steps"], params, run, told)
 
 
 def name(log: Record) -> str:
     """By which robots know the run they practise for: its folder's, and a number of its own."""
     plain = re.sub(r"[^a-z0-9]+", "-", log.out.resolve().name.lower()).strip("-")[:40]
     return f"{plain or 'run'}-{log.manifest['run_id']}"
-
-
-def line(metrics: Metrics, intake: Intake, store: Store, updates: int) -> dict[str, Any]:
-    """A line of the record."""
-    told: dict[str, Any] = {name: float(x) for name, x in metrics.items()}
-    told |= {"q_over_return": abs(told["q"]) / max(store.scale, 1)} if "q" in told else {}
-    told |= {name: float(x) for name, x in intake.counts.items() if name != "steps"}
-    return told | {"shown": store.shown, "updates": updates}
 
 
 def tell(log: Record, saver: Saver, step: int, line: Metrics) -> None:
@@ -48,10 +73,10 @@ def keep(log: Record, saver: Saver, step: int, params: PyTree, run: PyTree, line
     log.spent("train")
 
 
-def begun(saver: Saver, fresh: Callable[[], Any]) -> Any:
-    """As the run that is resumed had come to be; nothing is compiled before its checkpoint has
-    turned out to be good."""
-    found = saver.restore(jax.eval_shape(lambda: together(fresh())))
+def begun(saver: Saver, fresh: Callable[[], Any], step: int | None = None) -> Any:
+    """As the run that is resumed had come to be, in the end or by a `step`; nothing is compiled
+    before its checkpoint has turned out to be good."""
+    found = saver.restore(jax.eval_shape(lambda: together(fresh())), step)
     return jax.tree.map(lambda x: x[0], found) if found else fresh()
 
 
@@ -87,3 +112,34 @@ def waiting(account: Path) -> bool:
         return False
     told = [x["stats"] for x in there if x["silent_s"] < DRAINS_S[0]]
     return any(x.get("pending", 0) or not x.get("over", "") for x in told)
+
+
+def behind(updates: int) -> None:
+    """Say what is made up for, if it takes more than a moment."""
+    if updates > MOMENT:
+        said = "for which there was no time: Ctrl-C stops that, and --resume goes on"
+        print(f"learns   {updates:,} more updates of what was done, {said}", flush=True)
+
+
+def picture(log: Record) -> None:
+    """Draw who did how much of the steps, and what came of episodes, to practice.png."""
+    from matplotlib.figure import Figure  # slow to import, and only needed here
+
+    rows = [row for row in runs.read_metrics(log.out) if "by_human" in row]
+    if not rows:
+        return
+    told = [(0, 0), *((row["step"], row["by_human"]) for row in rows)]
+    steps, by_human = np.array(told).T
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    shares = 100 * np.diff(by_human) / np.diff(steps)
+    left.stairs(shares, steps, fill=True, alpha=0.6)
+    left.set(xlabel="steps of robots", ylabel="% of them by a human", ylim=(0, 103))
+    for name, label in (("episode_return", "done"), ("episode_alone", "done without a human")):
+        told = [(row["step"], 100 * row[name]) for row in rows if name in row]
+        right.plot(*np.array(told).reshape(-1, 2).T, label=label)
+    right.set(xlabel="steps of robots", ylabel=f"% of the last {LATELY} episodes", ylim=(-3, 103))
+    right.legend()
+    path = log.out / "practice.png"
+    log.attempt("picture", lambda: figure.savefig(path, dpi=120))
+    print(f"practice {path}", flush=True)

@@ -204,6 +204,7 @@ def conclude(log: record.Record, episodes: int, video: bool) -> None:
             f"{status}; {run / 'diverged.json'} tells where, docs/broken.md how to read it, and "
             f"{kept} parameters are beside it."
         )
+    print(f"judges   {episodes} episodes", flush=True)
     env, policy, params = load_all(run)
     returns, successes = verdict(env, policy, params, episodes)
     log.update(

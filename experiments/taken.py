@@ -4,7 +4,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +28,7 @@ from rl.types import Transition
 
 BLOCKS = 128, 32, 8, 1  # rows that are put into a replay at once
 EXPLORER = "explorer.zip"
+LATELY = 20  # episodes
 
 
 class Seen(NamedTuple):
@@ -45,6 +46,9 @@ class Intake:
         self.pieces: dict[str, Pieces] = {}  # by robot
         self.robot = Robot(env, spec)
         self.counts: Counter[str] = Counter()
+        # Of the last episodes: whether each was done, and so without a human.
+        self.lately = deque[tuple[bool, bool]](maxlen=LATELY)
+        self._helped: dict[str, bool] = {}  # by robot, whether a human acted in its episode
 
     def lived(self) -> Iterator[tuple[str, Piece, Lived]]:
         """What each robot has done since, as it was."""
@@ -57,13 +61,18 @@ class Intake:
     def read(self) -> list[Told]:
         """What has come since, as it is learned from."""
         told = []
-        for _, piece, found in self.lived():
+        for robot, piece, found in self.lived():
             told.append(self.view(found))
             self.counts["steps"] += len(found.human)
             self.counts["by_human"] += int(found.human.sum())
             self.counts["interventions"] += int(found.starts.sum())
             self.counts["done"] += piece.done
-            self.counts["episodes"] += piece.done or piece.fell or piece.over
+            helped = bool(found.human.any()) or self._helped.get(robot, False)
+            ended = piece.done or piece.fell or piece.over
+            if ended:
+                self.lately.append((piece.done, piece.done and not helped))
+            self._helped[robot] = helped and not ended
+            self.counts["episodes"] += ended
         return told
 
 

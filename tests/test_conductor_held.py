@@ -65,6 +65,8 @@ def test_what_keeps_it_from_its_learner_is_said_once_where_it_lasts(
     assert told("", 9.0) == ""
     assert told("It does not know the key.", 9.0) == "learner  It does not know the key.\n"
     assert told("Nobody answers.", 9.0) == "learner  Nobody answers.\n"
+    assert told("", 9.0) == "learner  is there again\n"
+    assert told("Nobody answers.", 1.0) + told("", 9.0) == ""
     assert robot.state == states.ARMED
 
 

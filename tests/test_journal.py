@@ -143,6 +143,26 @@ def test_another_process_and_another_actor_are_refused(tmp_path: Path) -> None:
         again(tmp_path)
 
 
+def test_what_is_damaged_is_told_of_and_what_is_torn_is_not(tmp_path: Path) -> None:
+    journal = again(tmp_path)
+    for i in range(9):
+        journal.append(b"%d" % i * 100)
+    journal.close()
+    (path,) = segments.numbered(tmp_path)
+    whole, each = path.read_bytes(), path.stat().st_size // 9
+    at = 4 * each
+    for place in (0, 4, 40):  # of the fifth: its length, its sum, what it says
+        hurt = bytearray(whole)
+        hurt[at + place] ^= 1
+        path.write_bytes(hurt)
+        with pytest.raises(ValueError, match=f"is damaged at byte {at}.*truncate -s {at} "):
+            again(tmp_path)
+    path.write_bytes(whole[: -each // 2])
+    journal = again(tmp_path)
+    assert journal.pending == 8
+    journal.close()
+
+
 @pytest.mark.parametrize("record", [b"", bytes(RECORD + 1)])
 def test_a_record_of_no_size_is_refused(record: bytes, tmp_path: Path) -> None:
     journal = again(tmp_path)

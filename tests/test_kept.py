@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from experiments import hil, kept
 from rl import runs
 from rl.record import Record
+from rl.stop import Stop
 
 
 @pytest.mark.parametrize(
@@ -71,8 +73,8 @@ def test_who_is_told_to_stop_while_it_compiles_says_so(
 
 def test_a_checkpoint_is_looked_at_before_anything_is_made() -> None:
     class Damaged:
-        def restore(self, like: Any) -> Any:
-            assert like.shape == (1, 2)
+        def restore(self, like: Any, step: int | None) -> Any:
+            assert (like.shape, step) == ((1, 2), 2013)
             raise ValueError("it is damaged")
 
     made: list[Any] = []
@@ -83,5 +85,59 @@ def test_a_checkpoint_is_looked_at_before_anything_is_made() -> None:
 
     saver: Any = Damaged()
     with pytest.raises(ValueError, match="it is damaged"):
-        kept.begun(saver, fresh)
+        kept.begun(saver, fresh, 2013)
     assert [isinstance(x, jax.core.Tracer) for x in made] == [True]  # its shape alone
+
+
+class Learning:
+    """A learner whose every call is eight updates of the actor."""
+
+    agent: Any = SimpleNamespace(delay=2, deploy=lambda _: {})
+
+    def __init__(self, out: Path, steps: int) -> None:
+        self.args = hil.Args(steps=100, most_updates=4.0, agent=self.agent, learning_starts=20)
+        counts, none = Counter(steps=steps), SimpleNamespace
+        intake: Any = none(counts=counts, read=list, lately=[(True, False), (True, True)])
+        store: Any = none(count=steps, shown=0, scale=1.0, drawn_from=lambda length: None)
+        saver: Any = none(due=True, checkpoints=none(steps=list))
+        process: Any = none(poll=lambda: None)
+        self.log = Record(out, 100)
+        self.work = kept.Work(self.log, saver, intake, store, Stop(), process, self.learn)
+
+    def learn(self, run: hil.Run, _: None) -> tuple[hil.Run, dict[str, float]]:
+        return run._replace(updates=run.updates + 8), {"q": 1.0}
+
+    def improved(self, over: bool) -> tuple[int, dict[str, Any]]:
+        begun = hil.Run(None, jnp.int32(40), jnp.int32(0), jax.random.key(0))
+        run, metrics = hil.improved(self.args, self.work, begun, over)
+        return int(run.updates), metrics
+
+
+def test_what_robots_did_while_nobody_learned_is_learned_from_once_they_are_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    resumed = Learning(tmp_path, steps=1_000)
+    with resumed.log:
+        assert resumed.improved(over=False) == (40, {})  # they need do no more
+        assert resumed.improved(over=True) == (2_000, {"q": 1.0})  # 4 of the critics' for a step
+        assert "learns   3,920 more updates" in capsys.readouterr().out
+        assert not runs.read_metrics(tmp_path)  # of this step there is to be one line, the last
+        resumed.work.stop.asked = "stopped by Ctrl-C"
+        assert resumed.improved(over=True) == (40, {})
+    few = Learning(tmp_path / "few", steps=19)
+    with few.log:
+        assert few.improved(over=True) == (40, {})
+
+
+def test_a_line_and_a_picture_tell_how_practice_went(tmp_path: Path) -> None:
+    learning = Learning(tmp_path, steps=30)
+    with learning.log as log:
+        kept.picture(log)
+        assert not (tmp_path / "practice.png").exists()
+        learning.work.intake.counts["by_human"] = 12
+        line = learning.work.line({"q": jnp.float32(2)}, 80)
+        log.log(30, line)
+        kept.picture(log)
+    assert (line["episode_return"], line["episode_alone"]) == (1.0, 0.5)
+    assert (line["by_human"], line["updates"], line["q_over_return"]) == (12, 80, 2)
+    assert (tmp_path / "practice.png").stat().st_size > 5_000

@@ -102,6 +102,9 @@ def test_a_robot_is_held_where_there_is_no_room_and_goes_on_where_there_is(tmp_p
     assert found["records"] > steps
 
 
+COMMAND = "--command", 0.4, 0, 0.3
+
+
 @cache
 def practises() -> artefact.Artefact:
     """What robots practise with, for any run."""
@@ -166,6 +169,9 @@ def test_what_is_left_for_other_runs_is_told_of_and_is_sent_to_their_learner(
     ("words", "why"),
     [
         (("--robot", "nope"), "nope"),
+        (("--learner", "9890"), "--learner is '9890'; it takes host:port"),
+        (("--name", "leg"), "There is no key .*leg.secret: give --secrets"),
+        ((), "panda-reach needs to be told what to do"),
         (("--practice.seconds", -3), "it takes a time above 0 s, and up to an hour"),
         (("--practice.retreat", "nowhere.csv"), "There is no file nowhere.csv"),
     ],
@@ -174,7 +180,8 @@ def test_what_makes_no_sense_is_refused_before_anything_is_kept(
     tmp_path: Path, words: tuple[object, ...], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keys, explorer = made(tmp_path)
-    flags = [str(x) for x in (explorer, "--secrets", keys, "--folder", tmp_path / "robot", *words)]
+    place = "--secrets", keys, "--folder", tmp_path / "robot"
+    flags = [str(x) for x in (explorer, *place, *(COMMAND if words else ()), *words)]
     with pytest.raises(ValueError, match=why):
         learn(tyro.cli(Learn, args=flags))
     assert not (tmp_path / "robot").exists()
@@ -188,7 +195,7 @@ def refused(folder: Path, *words: object) -> str:
     practises().write(folder / "explorer.zip")
     with program(
         log, "rl.bridge", "learn", folder, "--secrets", folder / "keys",
-        "--folder", folder / "robot", *words,
+        "--folder", folder / "robot", *COMMAND, *words,
     ) as process:  # fmt: skip
         assert process.wait(PATIENCE) == 1
     return log.read_text()

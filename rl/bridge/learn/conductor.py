@@ -153,6 +153,8 @@ class Conductor:
     def _hear(self, trouble: str, now: float) -> None:
         """Say once what keeps it from its learner, where that lasts: it practises on meanwhile."""
         if trouble != self.heard:
+            if self.heard and not trouble and self.since_heard == np.inf:  # it was said
+                say("learner  is there again")
             self.heard, self.since_heard = trouble, now
         if trouble and now - self.since_heard > TROUBLED_S:
             self.since_heard = np.inf

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -109,6 +110,20 @@ def _check(args: Learn, spec: Spec, human: bool) -> None:
         )
     if args.quota < LEAST:
         raise ValueError(f"--quota is {args.quota}; it takes {LEAST:,} bytes at least.")
+    if not re.fullmatch(r"[^\s/]+:\d{1,5}", args.learner):
+        raise ValueError(f"--learner is {args.learner!r}; it takes host:port, as 127.0.0.1:9890.")
+    asked = human or args.by.said or args.practice.checkpoints or args.robot == NO_ROBOT
+    if spec.command and not asked:
+        raise ValueError(
+            f"{spec.name} needs to be told what to do: give --practice.checkpoints, --command or "
+            "--script."
+        )
+    secret = args.secrets / f"{args.name}.secret"
+    if not secret.exists():
+        raise ValueError(
+            f"There is no key {secret}: give --secrets, a folder of a key that the learner knows, "
+            "as the run's own keys, and --name, whose it is."
+        )
     args.practice.check()
 
 
@@ -139,7 +154,8 @@ def _send(folder: Path, actor: subprocess.Popen[bytes]) -> int:
             facts = told(folder)
             if facts.get("turned_away"):
                 raise ValueError(f"The learner refuses it: {facts['turned_away']}")
-            if facts.get("learner_up") and not facts["pending"]:
+            if "pending" in facts and not facts["pending"]:
+                print("sent     nothing is left", flush=True)
                 return 0
             if (why := facts.get("trouble", "")) != said and facts["learner_silent_s"] > 3:
                 said = why

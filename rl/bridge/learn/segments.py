@@ -59,6 +59,19 @@ def damaged(path: Path, at: int) -> ValueError:
     )
 
 
+def goes_on(path: Path, at: int) -> bool:
+    """Whether whole entries lie behind what is none at `at`: it is damaged then, and not torn."""
+    with path.open("rb") as file:
+        file.seek(at)
+        rest = file.read()
+    for begin in range(1, len(rest) - HEAD.size):
+        size, crc = HEAD.unpack_from(rest, begin)
+        end = begin + HEAD.size + size
+        if size > 0 and end <= len(rest) and _crc(rest[begin + HEAD.size : end]) == crc:
+            return True
+    return False
+
+
 def cut(path: Path, size: int) -> None:
     """Leave so many bytes of a file, and those on the disk."""
     with path.open("r+b") as file:

@@ -33,7 +33,7 @@ class Sim:
     seconds: float = 20.0  # of an episode
     episodes: bool = True  # that begin armed; else it lies there until it is told to stand
     hung: bool = False  # held up by its base, its feet in the air
-    wait: float = 10.0  # s for a bridge to come
+    wait: float = 60.0  # s for a bridge to come
     hz: float = 500.0  # steps of physics, and of the motors' own loop, a second
     rate: float | None = None  # ticks of the wire a second; None: --hz of a walker in real time
     network: Literal["none", "wired", "wifi", "bad"] = "none"  # between it and its bridge

@@ -93,8 +93,8 @@ class Simulator:
                 self.link, self.clock = met[False], met.get(True)
                 return
         raise ValueError(
-            f"No bridge came within {wait:g} s: start one with python -m rl.bridge run, and "
-            "--robot if this is not where it looks."
+            f"No bridge came within {wait:g} s: start one with python -m rl.bridge run, or learn, "
+            "and --robot if this is not where it looks."
         )
 
     def episode(self, number: int, qpos: np.ndarray, qvel: np.ndarray, seconds: float) -> str:
@@ -120,7 +120,7 @@ class Simulator:
             self.starved += self.silent > HOLD_S
             heard = heard if self.silent else self.starved
             self.log.add(**robot.facts(), episode=number, silent=self.silent)
-            if self.left and not self.episodes:
+            if self.left:
                 return "left"
             gone = self.realtime and self.silent > HOLD_S + DAMPED_S
             if gone or (self.absent and self.silent > HOLD_S):
