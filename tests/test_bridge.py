@@ -206,6 +206,19 @@ def test_a_policy_that_loses_its_robot_ends_and_says_so(path: Path, address: str
     assert "error: The robot fell silent." in said
 
 
+def test_a_robot_whose_bridge_says_goodbye_is_left_and_not_lost(path: Path, address: str) -> None:
+    sim = bridge("sim", path, "--address", address, "--seconds", 60, "--pace", "real")
+    run = bridge("run", path, "--robot", address, *NUMPY)
+    assert "running" in run.stdout.readline()
+    time.sleep(1.0)
+    run.send_signal(signal.SIGTERM)
+    assert ended(run)[0]
+    code, said = ended(sim)
+    assert code == 0, said
+    assert "episodes 1 left" in said
+    assert "starved" not in said
+
+
 def test_a_robot_that_is_ended_leaves_its_log(path: Path, address: str, tmp_path: Path) -> None:
     log = tmp_path / "log.npz"
     sim = bridge("sim", path, "--address", address, "--seconds", 999, "--log", log)
