@@ -57,14 +57,15 @@ class Pieces:
         yield from self._end(now) if isinstance(now, End) else self._step(now)
 
     def _step(self, now: Step) -> Iterator[Piece]:
+        done = now.said or now.done >= DONE
         if now.episode != self.episode:
             yield from self._close(over=True)
             self.episode, self.ended = now.episode, False
-        elif self.steps and now.period != self.steps[-1].period + 1:
-            yield from self._close()  # a period whose policy did not answer
+        elif self.steps and now.period != self.steps[-1].period + 1 and not done:
+            # A period whose policy did not answer; where it is done then, what was done led to it.
+            yield from self._close()
         if not self.ended:
             self.steps.append(now)
-        done = now.said or now.done >= DONE
         if now.over or (done and not self.ended):
             yield from self._close(done=done, over=now.over)
             # Where there are commands it may go on to the next, and is brought back nowhere.

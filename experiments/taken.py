@@ -68,7 +68,8 @@ class Intake:
             self.counts["interventions"] += int(found.starts.sum())
             self.counts["done"] += piece.done
             helped = bool(found.human.any()) or self._helped.get(robot, False)
-            ended = piece.done or piece.fell or piece.over
+            # Where a bridge held it, for its network's sake, it was not over.
+            ended = piece.done or piece.fell or piece.steps[-1].over
             if ended:
                 self.lately.append((piece.done, piece.done and not helped))
             self._helped[robot] = helped and not ended

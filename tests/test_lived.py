@@ -91,6 +91,16 @@ def test_a_period_that_is_missing_is_no_transition(policy: artefact.Deployed) ->
     np.testing.assert_allclose(parts[1].seen.obs, np.stack(flight.seen[5:8]), atol=1e-5)
 
 
+def test_what_is_done_after_a_missing_period_counts(policy: artefact.Deployed) -> None:
+    flight = flown(policy, 16, lambda i: True, goal=[0.0, 0.0, 0.05])
+    first = [step.done > 0.5 for step in flight.steps].index(True)
+    steps = [*flight.steps[: first - 1], *flight.steps[first:]]
+    (found,) = read(policy.spec, records([*steps, end(steps)]))
+    assert len(found.human) == first - 1
+    assert found.seen.terminated.nonzero()[0].tolist() == [first - 2]
+    assert found.seen.reward.nonzero()[0].tolist() == [first - 2]
+
+
 def test_a_record_that_is_there_twice_counts_once(policy: artefact.Deployed) -> None:
     steps = flown(policy, 6, lambda i: False).steps
     kept = records([*steps, end(steps)])
