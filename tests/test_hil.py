@@ -67,7 +67,8 @@ def until(done: Callable[[], bool], *links: Uplink) -> None:
 
 def kept(policy: artefact.Deployed, bridge: int, count: int) -> list[bytes]:
     """What a bridge has kept of an episode, every third step of which is a human's."""
-    steps = flown(policy, count, lambda i: i % 3 == 0).steps
+    *steps, last = flown(policy, count, lambda i: i % 3 == 0).steps
+    steps.append(last._replace(over=True))
     every = [pack(step) for step in (*steps, end(steps))]
     return [LABEL.pack(bytes([bridge]) * 16, i) + x for i, x in enumerate(every)]
 
