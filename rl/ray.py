@@ -15,7 +15,8 @@ TRY = "import sys, ray; ray.init(address=sys.argv[1], log_to_driver=False)"
 
 
 def drive(ray: Any, flag: str, address: str, says: bool = False) -> None:
-    """Have `ray` drive the cluster whose address a flag gives, and print what its tasks say.
+    """Have `ray` drive the cluster whose address a flag gives; if it `says`, what tasks print is
+    printed here.
 
     Raises ValueError where it is not let in.
     """
