@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rl import pixels
+from rl import pixels, temperature
 from rl.nets import Q, StateGaussian, apply, tanh_normal
 from rl.pixels import Encoder, Sample, Seen, Trunk
 from rl.policy import Policy
@@ -190,13 +190,6 @@ class DrQ:
         loss = (jnp.exp(state.log_alpha.params) * logp - q).mean()
         return loss, {"actor_loss": loss, "entropy": -logp.mean()}
 
-    def alpha_loss(
-        self, log_alpha: Array, entropy: Array, action_dim: int
-    ) -> tuple[Array, Metrics]:
-        alpha, wanted = jnp.exp(log_alpha), self.target_entropy * action_dim
-        loss = alpha * (entropy - wanted)
-        return loss, {"alpha_loss": loss, "alpha": alpha, "target_entropy": jnp.float32(wanted)}
-
     def sample(self, batch: Transition, key: Key) -> Sample:
         """What to learn from windows of transitions [B, history + n, ...], pictures shifted."""
         found = pixels.sample(batch, self.history, self.gamma)
@@ -225,7 +218,8 @@ class DrQ:
         last, encoded = jax.tree.map(lambda x: x[-1], (samples, encoded))
         tx, dim = optax.adam(self.lr), batch.action.shape[-1]
         actor, m2 = descend(tx, self.actor_loss, state.actor, state, last, encoded, actor_key)
-        log_alpha, m3 = descend(tx, self.alpha_loss, state.log_alpha, m2["entropy"], dim)
+        told = m2["entropy"], self.target_entropy * dim
+        log_alpha, m3 = descend(tx, temperature.loss, state.log_alpha, *told)
         state = state._replace(actor=actor, log_alpha=log_alpha)
         return state, jax.tree.map(jnp.mean, m1) | m2 | m3
 

@@ -84,6 +84,17 @@ def turned(model, qpos):
     return found
 
 
+def grazing(model, qpos):
+    """[STATES] bool: two geoms just touch, so that rounding to float32 says whether they do."""
+    model = copy(model)
+    model.geom_margin += 1e-6
+    data, found = mujoco.MjData(model), np.zeros(len(qpos), bool)
+    for i, data.qpos[:] in enumerate(qpos):
+        mujoco.mj_forward(model, data)
+        found[i] = (np.abs(data.contact.dist) < 1e-6).any()
+    return found
+
+
 def assert_close(got, want, dt, where):
     qacc = TOLERANCES["qacc"]
     # What a step moves by the acceleration may err by the acceleration's error.
@@ -117,9 +128,12 @@ def test_a_step_is_natives(name, kind):
         task.spec, substeps=1, derived="lagged", precise=(), sensors=(),
         fields=("qpos", "qvel", *TOLERANCES),
     )  # fmt: skip
-    model = task.model()
+    model = copy(task.model())
     if kind is Warp:  # whose solver begins elsewhere: equal once it has converged
         model.opt.iterations = max(model.opt.iterations, 30)
+    if kind is MJX and model.opt.integrator == mujoco.mjtIntegrator.mjINT_IMPLICITFAST:
+        # At its limit an actuator damps nothing; MJX integrates as if it did, and all are here.
+        model.actuator_forcelimited[:] = False
     native, ours = Native(model, spec), kind(model, spec)
     states = recorded(task)
     # Untuned, the pusher's cylinders take longer to run than they save in compiling.
@@ -130,6 +144,8 @@ def test_a_step_is_natives(name, kind):
     # There MJX turns the pyramid of friction to the world's axes and MuJoCo to the capsule's: a
     # pyramid is no cone, so in three dimensions forces differ.
     steep = turned(task.model(), states[0]) | turned(task.model(), want["qpos"])
-    where = ~steep if name in SPATIAL else np.ones(STATES, bool)
+    where = ~grazing(task.model(), states[0])
+    where &= ~steep if name in SPATIAL else True
+    assert where.sum() >= STATES // 2
     assert (pushed & where).sum() >= (10 if name in TOUCHING else 0)
     assert_close(got, want, task.model().opt.timestep, where)

@@ -19,11 +19,8 @@ from rl.types import Transition
 from tests.test_sweep import ROOT
 
 SHARDS = 4
-WORDS = {
-    "ppo": "--steps 3200 --num-envs 8 --unroll 16 --agent.minibatches 4 --agent.epochs 2",
-    "sac": "--steps 500 --num-envs 8 --learning-starts 80 --buffer-size 400 --batch-size 64 "
-    "--agent.hidden 32 --agent.critic-hidden 32",
-}  # fmt: skip
+WORDS = "--steps 3200 --num-envs 8 --unroll 16 --agent.minibatches 4 --agent.epochs 2"
+LOSSES = ["critic_loss", "actor_loss", "alpha_loss", "q", "policy_loss", "value_loss"]
 SAME = f"--env Hopper-v5 --shards {SHARDS} --seeds 2 --evals 4 --eval-episodes 2 --no-video"
 
 
@@ -40,44 +37,27 @@ def told(run: Path) -> dict[str, np.ndarray]:
     return {n: np.array([row.get(n, [np.nan] * 2) for row in rows]) for n in names}
 
 
-@pytest.mark.parametrize("experiment", ["ppo", "sac"])
-def test_a_run_on_four_devices_is_that_on_one(experiment: str, tmp_path: Path) -> None:
-    words = [*SAME.split(), *WORDS[experiment].split(), "--save-s", "0"]
+def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
+    """Losses to 1e-5, and all else that rows tell to 1e-4."""
+    assert one.keys() == other.keys()
+    assert len(one["step"]) > 2
+    for name, values in one.items():
+        to = 1e-5 if name in LOSSES else 1e-4
+        np.testing.assert_allclose(other[name], values, rtol=to, atol=1e-5, err_msg=name)
+
+
+def test_a_run_on_four_devices_is_that_on_one(tmp_path: Path) -> None:
+    words = [*SAME.split(), *WORDS.split(), "--save-s", "0"]
     found = []
     for devices in (1, 4):
         run = tmp_path / str(devices)
-        ended = trained(experiment, run, devices, *words)
+        ended = trained("ppo", run, devices, *words)
         assert ended.returncode == 0, ended.stdout + ended.stderr
         assert "SPMD" not in ended.stderr  # which warns where all is sent to one device
         found.append(told(run))
-    one, four = found
-    assert one.keys() == four.keys()
-    assert len(one["step"]) > 2
-    for name, values in one.items():
-        np.testing.assert_allclose(four[name], values, rtol=1e-4, atol=1e-5, err_msg=name)
+    same(*found)
     evals = [runs.read_rows(tmp_path / x / "evals.jsonl")[-1]["returns"] for x in "14"]
     np.testing.assert_allclose(*evals, rtol=1e-3)
-
-
-def test_it_goes_on_on_fewer_devices(tmp_path: Path) -> None:
-    run, words = tmp_path / "run", [*SAME.split(), *WORDS["sac"].split(), "--save-s", "0"]
-    whole = trained("sac", run, 2, *words)
-    assert whole.returncode == 0, whole.stdout + whole.stderr
-    before = told(run)
-    first = min(int(path.name) for path in (run / "checkpoints").iterdir())
-    command = [
-        sys.executable,
-        "-m",
-        "experiments.sac",
-        "--resume",
-        str(run / f"checkpoints/{first}"),
-    ]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    after = told(run)
-    assert after.keys() == before.keys()
-    for name, values in before.items():
-        np.testing.assert_allclose(after[name], values, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize(

@@ -166,12 +166,7 @@ def _sound(d: mjx.Data) -> Array:
 
 def unsupported(model: mujoco.MjModel, spec: TaskSpec) -> list[str]:
     """What of `model` MJX refuses or, worse, would leave out without a word; empty if nothing."""
-    said = [
-        f"{what} would be ignored"
-        for what, names in IGNORED.items()
-        if any(np.any(getattr(model, name)) for name in names)
-    ]
-    said += [f"{what} would be ignored" for what, found in _options(model).items() if found]
+    said = ignored(model, IGNORED, _options(model))
     if spec.cameras:
         said.append("cameras need native physics")
     try:
@@ -183,14 +178,32 @@ def unsupported(model: mujoco.MjModel, spec: TaskSpec) -> list[str]:
         hint = " (a task named ...-newton has a solver that is)" if "Solver" in what else ""
         return [*said, what + hint]
     said += [f"there is no field {f}" for f in spec.fields if _field(data, f) is None]
-    stages = {s: model.sensor_needstage[model.sensor(s).id] for s in spec.sensors}
-    late = [s for s, stage in stages.items() if stage == mujoco.mjtStage.mjSTAGE_ACC]
+    late = _late(model, spec)
     if late and _field(data, "efc_J").size == 0:
         said.append(f"without constraints it leaves {', '.join(late)} at zero")
-    staged = late if spec.derived == "current" else list(stages)
+    return said + misread(model, spec)
+
+
+def ignored(
+    model: mujoco.MjModel, fields: dict[str, tuple[str, ...]], options: dict[str, bool]
+) -> list[str]:
+    """What of `fields` the model has, and of `options` it sets, which physics would not heed."""
+    had = [k for k, names in fields.items() if any(np.any(getattr(model, x)) for x in names)]
+    return [f"{what} would be ignored" for what in had + [k for k, on in options.items() if on]]
+
+
+def misread(model: mujoco.MjModel, spec: TaskSpec) -> list[str]:
+    """Sensors that physics on a device reads at another stage of a step than MuJoCo does."""
+    staged = _late(model, spec) if spec.derived == "current" else list(spec.sensors)
     if staged and model.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4:
-        said.append(f"under RK4 it reads {', '.join(staged)} at the last stage, not the first")
-    return said
+        return [f"under RK4 it reads {', '.join(staged)} at the last stage, not the first"]
+    return []
+
+
+def _late(model: mujoco.MjModel, spec: TaskSpec) -> list[str]:
+    """Sensors that need accelerations."""
+    stage = mujoco.mjtStage.mjSTAGE_ACC
+    return [s for s in spec.sensors if model.sensor_needstage[model.sensor(s).id] == stage]
 
 
 def _options(model: mujoco.MjModel) -> dict[str, bool]:

@@ -6,7 +6,7 @@ import jax
 import mujoco
 import numpy as np
 
-from envs.physics.mjx import _field, mjx
+from envs.physics.mjx import _field, ignored, misread, mjx
 from envs.task import TaskSpec
 
 try:
@@ -78,12 +78,7 @@ def room(found: Any, model: mujoco.MjModel, most: int) -> Room:
 
 def unsupported(model: mujoco.MjModel, spec: TaskSpec) -> list[str]:
     """What of `model` Warp refuses or, worse, would leave out without a word; empty if nothing."""
-    said = [
-        f"{what} would be ignored"
-        for what, names in IGNORED.items()
-        if any(np.any(getattr(model, name)) for name in names)
-    ]
-    said += [f"{what} would be ignored" for what, found in _options(model).items() if found]
+    said = ignored(model, IGNORED, _options(model))
     said += [f"{what} need native physics" for what, found in _asked(model, spec).items() if found]
     try:
         with jax.ensure_compile_time_eval():
@@ -98,12 +93,7 @@ def unsupported(model: mujoco.MjModel, spec: TaskSpec) -> list[str]:
         for name, size in sizes.items()
         if not BATCHED["Data"].get(name) or np.size(_field(data, name)) != size
     ]
-    stages = {s: model.sensor_needstage[model.sensor(s).id] for s in spec.sensors}
-    late = [s for s, stage in stages.items() if stage == mujoco.mjtStage.mjSTAGE_ACC]
-    staged = late if spec.derived == "current" else list(stages)
-    if staged and model.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4:
-        said.append(f"under RK4 it reads {', '.join(staged)} at the last stage, not the first")
-    return said
+    return said + misread(model, spec)
 
 
 def _options(model: mujoco.MjModel) -> dict[str, bool]:
