@@ -5,7 +5,7 @@ python -m experiments.drq --env dmc-walker-walk --env.pixels 84 --env.repeat 2 -
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import tyro
 
@@ -18,6 +18,7 @@ TASK = "dmc-cartpole-swingup"
 
 @dataclass(frozen=True)
 class Args(off_policy.Args):
+    looks: ClassVar[int] = 50  # steps of pictures take a CPU a tenth of a second each
     env: Any = field(
         default_factory=lambda: envs.make_task(TASK, pixels=84, repeat=8)
     )  # --env NAME

@@ -24,8 +24,6 @@ from rl.env import Env
 from rl.policy import Policy, uniform
 from rl.types import Array, Key, Metrics, PyTree, Transition
 
-PHASE = 1_000  # vector steps between two looks of the host, about
-
 
 @dataclass(frozen=True)
 class Args(host.Args):
@@ -126,7 +124,7 @@ def phase(args: Args, env: Env, demos: prior.Demos, run: Run) -> tuple[Run, Metr
 def plan(args: Any) -> Plan:
     """Phases short enough for so many evaluations."""
     total = -(-max(args.steps - args.learning_starts, 1) // (args.num_envs * pace(args).steps))
-    phases = max(-(-total * pace(args).steps // PHASE), min(args.evals, total))
+    phases = max(-(-total * pace(args).steps // args.looks), min(args.evals, total))
     return host.split(total, phases, total)
 
 

@@ -29,7 +29,6 @@ from rl.data.sampling import Sampler, Source, Uniform
 from rl.policy import uniform
 from rl.types import Key, Metrics, PyTree, Transition
 
-PHASE = 1_000  # updates between two looks of the host, about
 LOOKS = 10  # at least, of which a verdict is
 Seen = dict[str, Transition]  # some of the data, of those learned from and those held out
 WORLDS = 16  # of which the golden vectors of an artefact are
@@ -97,7 +96,7 @@ def plan(args: Args) -> Plan:
     """Phases short enough for so many evaluations, and for a verdict."""
     total = -(-args.steps // args.agent.delay)
     most = max(args.evals, LOOKS)
-    return host.split(total, max(-(-args.steps // PHASE), min(most, total)), total)
+    return host.split(total, max(-(-args.steps // args.looks), min(most, total)), total)
 
 
 def course(args: Args, env: envs.World, data: Dataset, begins: start.Start) -> Course:
