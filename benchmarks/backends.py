@@ -16,9 +16,9 @@ The `-newton` tasks are Gymnasium's humanoids on a solver that MJX has.
 
 MJX is float32, and turns the pyramid of friction of a capsule that stands steeper than 60 degrees
 on a plane another way than MuJoCo does: single accelerations of Ant and the humanoids then differ.
-Where an actuator's force is at its limit, MuJoCo and Warp integrate the arms without its damping and
-MJX with it: arms that are asked for more than they can do, as by targets of chance, then move another
-way. Nothing else differs, as `tests/test_mjx_parity.py` shows.
+Where an actuator's force is at its limit, MuJoCo and Warp integrate the arms without its damping
+and MJX with it: arms that are asked for more than they can do, as by targets of chance, then move
+another way. Nothing else differs, as `tests/test_mjx_parity.py` shows.
 
 Warp is float32 as well. On a GPU it adds up in no fixed order, so that a seed or a resumed run is
 not the same twice there: only alike. Its buffers have room for as many contacts as a model's geoms

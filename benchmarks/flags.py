@@ -60,6 +60,8 @@ def flags(value: Any, above: str = "--") -> Iterator[Flag]:
     for name, hint in typing.get_type_hints(kind, include_extras=True).items():
         if tyro.conf.Suppress in getattr(hint, "__metadata__", ()) or options(hint):
             continue
+        if typing.get_origin(hint) is typing.ClassVar:
+            continue
         default, flag = getattr(value, name), above + name.replace("_", "-")
         if is_dataclass(default):
             yield from flags(default, f"{flag}.")
