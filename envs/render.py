@@ -81,7 +81,7 @@ class Painter:
         view.offheight = max(view.offheight, camera.height)
         view.offwidth = max(view.offwidth, camera.width)
         if camera.plain:
-            self.model.vis.quality.offsamples = self.model.vis.quality.shadowsize = 0
+            self.model.vis.quality.shadowsize = 0
         renderer = mujoco.Renderer(self.model, camera.height, camera.width)
         for flag in DEAR if camera.plain else ():
             renderer.scene.flags[flag] = False

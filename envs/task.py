@@ -31,7 +31,7 @@ class Camera:
     name: str
     height: int = 64  # pixels
     width: int = 64  # pixels
-    plain: bool = False  # no shadows, reflections or smooth edges: where software draws, fast
+    plain: bool = False  # no shadows or reflections: where software draws, fast
 
     def __post_init__(self) -> None:
         if not (1 <= self.height <= MOST_PIXELS and 1 <= self.width <= MOST_PIXELS):

@@ -15,14 +15,14 @@ from envs.repeat import Repeat
 from envs.task import Camera
 from rl import policy, rollout
 
-SIDE = 24
+SIDE = 48
 
 
 def drawn(env: Any, data: Any, params: dict[str, Any]) -> np.ndarray:
     """Each world's picture by a renderer of MuJoCo's of its own, from its whole state."""
     model, pictures = copy.copy(env.task.model()), []
     render.choose_gl()
-    model.vis.quality.shadowsize = model.vis.quality.offsamples = 0
+    model.vis.quality.shadowsize = 0
     world, name = mujoco.MjData(model), env.task.spec.cameras[0].name
     for i, qpos in enumerate(env.physics.qpos(jax.device_get(data))):
         for field, value in params.items():

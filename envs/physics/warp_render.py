@@ -63,7 +63,7 @@ class Pictures:
                     render_rgb=True,
                     render_skybox=sky,
                     use_shadows=not plain,
-                    samples_per_pixel=1 if plain else 2,
+                    samples_per_pixel=2,
                 )
         return self._contexts[worlds]
 
