@@ -22,6 +22,7 @@ from rl import manifest, runs
 SCHEMA = 1  # of records
 SPENT = ("compile", "train", "evaluate", "save")  # on what a run's manifest counts the seconds
 EVERY = CollectionCheckStrategy.ALL_ITEMS
+TWICE = "has another outcome here than in a record, or in a run, named before it: this one counts"
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,7 @@ def once(found: Collected) -> Collected:
     for result in found.results:
         if (before := kept.get(key(result))) and not same(before, result):
             where = Path(result.suite, result.task, result.agent, result.identity[:10])
-            others.append((where / f"seed_{result.seed}", "is there twice: the later one counts"))
+            others.append((where / f"seed_{result.seed}", TWICE))
         kept[key(result)] = result
     return Collected(list(kept.values()), others)
 

@@ -42,6 +42,12 @@ def main(args: Args, words: list[str]) -> int:
     if not words or not find_spec(f"experiments.{words[0]}"):
         what = f"there is no experiment {words[0]!r}" if words else "nothing follows it"
         raise ValueError(f"After -- come an experiment and its flags, as in -- sac: {what}.")
+    flags = {word.partition("=")[0] for word in words}
+    if args.processes > 1 and not flags & {"--shards", "--resume"}:
+        raise ValueError(
+            f"{args.processes} processes learn one run together: give {words[0]} --shards, a "
+            "multiple of their devices, or --resume with a run that has it."
+        )
     command = [sys.executable, "-m", f"experiments.{words[0]}", *words[1:]]
     return over_ray(args, command) if args.ray else here(args, command)
 
@@ -104,18 +110,20 @@ def free_port() -> int:
 
 def over_ray(args: Args, command: list[str]) -> int:
     """One on each node of a Ray cluster, as far as there are, and then again."""
-    try:
-        import ray
-        from ray.util.placement_group import placement_group
-        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-    except ModuleNotFoundError:
-        raise ValueError("--ray needs the extra ray: pip install 'robotrl[ray]'.") from None
-    drive(ray, "--ray", args.ray, says=True)
-    gpus = args.devices if ray.cluster_resources().get("GPU") else 0
+    ray = drive("--ray", args.ray, says=True)
+    from ray.util.placement_group import placement_group
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+    has = ray.cluster_resources()
+    gpus = args.devices if has.get("GPU") else 0
     bundle = {"CPU": CORES} | ({"GPU": gpus} if gpus else {})
     gang = placement_group([bundle] * args.processes, strategy="SPREAD")
     if not gang.wait(SILENCE):
-        raise ValueError(f"The cluster has no room for {args.processes} processes of {bundle}.")
+        each, all_of = (", ".join(f"{x.get(k, 0):g} {k}s" for k in bundle) for x in (bundle, has))
+        raise ValueError(
+            f"The cluster has no room for {args.processes} processes of {each}: it has {all_of}, "
+            "some of them in use perhaps."
+        )
 
     def remote(number: int, function: Any, *given: Any) -> Any:
         at = PlacementGroupSchedulingStrategy(gang, placement_group_bundle_index=number)
@@ -170,15 +178,19 @@ def _code(ray: Any, task: Any) -> int:
     try:
         return ray.get(task)
     except ray.exceptions.RayError as error:
-        said = str(error).splitlines()[0]
-        print(f"error: a process was lost: {said}", file=sys.stderr, flush=True)
+        said = str(error).splitlines()[0].split(". ")[0]  # Ray goes on with advice
+        print(f"error: a process was lost: {said}.", file=sys.stderr, flush=True)
         return 1
 
 
 def start() -> None:
     words = sys.argv[1:]
     at = words.index("--") if "--" in words else len(words)
-    args = tyro.cli(Args, prog="python -m experiments.launch", args=words[:at])
+    if "--" not in words and not {"-h", "--help"} & {*words}:
+        raise ValueError("Before the experiment comes --, as in -- sac --shards 2.")
+    about = f"{(__doc__ or '').splitlines()[0]} After -- come an experiment and its flags."
+    prog = "python -m experiments.launch"
+    args = tyro.cli(Args, prog=prog, description=about, args=words[:at])
     sys.exit(main(args, words[at + 1 :]))
 
 

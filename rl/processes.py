@@ -45,6 +45,7 @@ def join() -> int:
     missing = threading.Timer(WAIT, _give_up, (count, me, at))
     missing.daemon = True
     missing.start()  # what JAX does itself when its time is over is to abort, with a stack of C++
+    jax.config.update("jax_enable_preemption_service", False)  # it would swallow a SIGTERM
     try:
         jax.distributed.initialize(
             os.environ.get(NAMES[0]), count, me, initialization_timeout=10 * WAIT,
@@ -67,18 +68,33 @@ def _told() -> tuple[int, int]:
             return int(os.environ["SLURM_STEP_NUM_TASKS"]), int(os.environ["SLURM_PROCID"])
         return 1, 0
     if lacking := [name for name in NAMES if name not in own]:
+        are = "are" if len(own) > 1 else "is"
         raise ValueError(
-            f"{', '.join(own)} is set and {lacking[0]} is not: set all three, or none."
+            f"{' and '.join(own)} {are} set and {lacking[0]} is not: set all three, or none."
         )
     for name in NAMES[1:]:
         if not own[name].isdigit():
             raise ValueError(f"{name} is {own[name]!r}; it takes a number.")
-    if not re.fullmatch(r".+:\d+", own[NAMES[0]]):
-        raise ValueError(f"{NAMES[0]} is {own[NAMES[0]]!r}; it takes HOST:PORT.")
     count, me = int(own[NAMES[1]]), int(own[NAMES[2]])
     if me >= count:
         raise ValueError(f"{NAMES[2]} is {me}; of {count} processes the last is {count - 1}.")
+    _reach(own[NAMES[0]], me)
     return count, me
+
+
+def _reach(address: str, me: int) -> None:
+    """ValueError where nobody can be at `address`: on a port in use JAX would crash."""
+    host, _, port = address.rpartition(":")
+    said = f"{NAMES[0]} is {address!r}"
+    if not host or not port.isdigit() or not 0 < int(port) < 2**16:
+        raise ValueError(f"{said}; it takes HOST:PORT, a port of 1 to 65,535.")
+    try:
+        socket.getaddrinfo(host.strip("[]"), int(port))
+        if me == 0:
+            socket.create_server(("", int(port))).close()
+    except OSError as error:
+        why = (error.strerror or "").split(" (")[0]
+        raise ValueError(f"{said}, and {why}: name another HOST:PORT.") from error
 
 
 def _give_up(count: int, me: int, at: str) -> None:
@@ -162,7 +178,7 @@ def meet() -> None:
 
 
 @contextlib.contextmanager
-def together(out: Path, note: Callable[[str], None]) -> Iterator[None]:
+def together(out: Path | str, note: Callable[[str], None]) -> Iterator[None]:
     """What all processes do; where one is lost the others end, and can `note` the run's status.
 
     Each has a line to the first, which breaks with it: what they compute together may wait for
@@ -171,7 +187,7 @@ def together(out: Path, note: Callable[[str], None]) -> Iterator[None]:
     if not several():
         yield
         return
-    lines, over = _lines(), threading.Event()
+    lines, over, out = _lines(), threading.Event(), _of_first(str(out))
     said = f"another process of the run was lost: --resume {out} goes on, on what is left"
 
     def hear(line: socket.socket) -> None:
@@ -199,7 +215,8 @@ def together(out: Path, note: Callable[[str], None]) -> Iterator[None]:
 
 def _lines() -> list[socket.socket]:
     """From the first process to all others, and from each of these to the first."""
-    host = os.environ.get(NAMES[0], "").rpartition(":")[0].strip("[]") or _named()
+    host = os.environ.get(NAMES[0], "").rpartition(":")[0].strip("[]")
+    host = host or _of_first(socket.gethostname())
     if first():
         door = socket.create_server(("", 0))
         told(door.getsockname()[1])
@@ -215,8 +232,8 @@ def _lines() -> list[socket.socket]:
     return lines
 
 
-def _named() -> str:
-    """The machine of the first process."""
-    mine = socket.gethostname().encode()[:64].ljust(64)
+def _of_first(text: str) -> str:
+    """What the first process has for `text`, of at most 4,096 bytes."""
+    mine = text.encode()[:4096].ljust(4096)
     every = multihost_utils.process_allgather(np.frombuffer(mine, np.uint8))
     return bytes(every[0]).decode().strip()

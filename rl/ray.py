@@ -14,16 +14,29 @@ ANSWERS = 40.0  # s for a cluster to let a driver in
 TRY = "import sys, ray; ray.init(address=sys.argv[1], log_to_driver=False)"
 
 
-def drive(ray: Any, flag: str, address: str, says: bool = False) -> None:
-    """Have `ray` drive the cluster whose address a flag gives; if it `says`, what tasks print is
+def drive(flag: str, address: str, says: bool = False) -> Any:
+    """Ray, which drives the cluster whose address a flag gives; if it `says`, what tasks print is
     printed here.
 
     Raises ValueError where it is not let in.
     """
-    if has_token():  # which `ray start` then asks for, but a driver does not show by itself
-        os.environ.setdefault("RAY_AUTH_MODE", "token")
+    ray = loaded(flag, has_token())
     require_answer(flag, address)
     ray.init(address=address, log_to_driver=says, configure_logging=says)
+    return ray
+
+
+def loaded(flag: str, token: bool) -> Any:
+    """Ray, which shows a `token` or not as it was told before it was imported.
+
+    Raises ValueError where it is not installed.
+    """
+    os.environ.setdefault("RAY_AUTH_MODE", "token" if token else "disabled")
+    try:
+        import ray
+    except ImportError as error:
+        raise ValueError(f"{flag} needs Ray: pip install 'robotrl[ray]'.") from error
+    return ray
 
 
 def has_token() -> bool:
@@ -45,7 +58,12 @@ def require_answer(flag: str, address: str) -> None:
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=ANSWERS)
     except subprocess.TimeoutExpired:
-        raise ValueError(f"{said} within {ANSWERS:.0f} s.") from None
+        raise ValueError(
+            f"{said} within {ANSWERS:.0f} s: `ray status` says whether one is there, and "
+            "`ray start --head` begins it."
+        ) from None
+    if "Unauthenticated" in done.stderr:
+        raise ValueError(f"{said}: its machines have another ~/.ray/auth_token, or this has none.")
     if done.returncode:
         raise ValueError(f"{said}: {why(done.stderr)}")
 
@@ -53,5 +71,5 @@ def require_answer(flag: str, address: str) -> None:
 def why(said: str) -> str:
     """What Ray's last error was, of all that it said."""
     lines = [line.strip() for line in said.splitlines()]
-    errors = [line for line in lines if "Error: " in line or "Unauthenticated" in line]
+    errors = [line for line in lines if "Error: " in line]
     return (errors or lines or ["it said nothing"])[-1]

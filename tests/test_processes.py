@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -151,13 +152,34 @@ def test_asked_to_stop_all_stop_together(tmp_path: Path) -> None:
     assert "Traceback" not in wrong
 
 
+def test_asked_to_stop_while_it_compiles_it_ends(tmp_path: Path) -> None:
+    one = launch("sac", *SHORT, "--out", str(tmp_path / "run"))
+    while "compiles before its first step" not in (line := one.stdout.readline()):
+        assert line, one.communicate()
+    one.send_signal(signal.SIGTERM)
+    _, wrong = one.communicate(timeout=30)
+    assert one.returncode != 0
+    assert "Traceback" not in wrong
+    assert not list(tmp_path.glob("run/checkpoints/*"))
+
+
+def test_a_port_in_use_is_told_of() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        told = told_of("127.0.0.1", taken.getsockname()[1]) | {"JAX_PROCESS_ID": "0"}
+        ended = ran(["experiments.sac", *SHORT], **told)
+    assert ended.returncode == 1
+    assert "Address already in use: name another HOST:PORT" in ended.stderr
+
+
 @pytest.mark.parametrize(
     ("environment", "why"),
     [
+        ({"JAX_COORDINATOR_ADDRESS": "no.invalid:1"}, "name another HOST:PORT"),
         ({"JAX_NUM_PROCESSES": "2"}, "JAX_NUM_PROCESSES is set and JAX_COORDINATOR_ADDRESS is not"),
         ({"JAX_NUM_PROCESSES": "two"}, "JAX_NUM_PROCESSES is 'two'; it takes a number"),
         ({"JAX_PROCESS_ID": "2"}, "JAX_PROCESS_ID is 2; of 2 processes the last is 1"),
         ({"JAX_COORDINATOR_ADDRESS": "here"}, "'here'; it takes HOST:PORT"),
+        ({"JAX_COORDINATOR_ADDRESS": "here:99999"}, "a port of 1 to 65,535"),
     ],
 )
 def test_who_is_not_told_who_it_is_is_refused(environment: dict[str, str], why: str) -> None:
@@ -183,6 +205,12 @@ def test_one_that_does_not_come_is_told(me: str) -> None:
     assert "stack trace" not in ended.stderr
 
 
+def test_an_experiment_comes_after_two_dashes() -> None:
+    ended = ran(["experiments.launch", "sac", "--shards", "2"])
+    assert ended.returncode == 1
+    assert ended.stderr == "error: Before the experiment comes --, as in -- sac --shards 2.\n"
+
+
 def test_a_cluster_that_is_not_there_is_told_of() -> None:
     one = launch("sac", "--shards", "2", group=f"--ray 127.0.0.1:{free_port()}")
     _, wrong = one.communicate(timeout=60)
@@ -195,7 +223,8 @@ def test_a_cluster_that_is_not_there_is_told_of() -> None:
     [
         ([], "After -- come an experiment and its flags"),
         (["nothing"], "there is no experiment 'nothing'"),
-        (["hil"], "give --shards"),
+        (["hil"], "give hil --shards"),
+        (["play", "runs/it"], "give play --shards"),
         (["sac", "--shards", "1"], "give --shards"),
         (["sac", "--shards", "3", "--num-envs", "3", "--batch-size", "3"], "4 devices do not"),
     ],

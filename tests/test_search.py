@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import kstest, uniform
 
 from benchmarks import run, scores, search, suite
-from benchmarks.collect import collect, write
+from benchmarks.collect import TWICE, collect, write
 
 TINY = """
 about = "Toys."
@@ -212,7 +212,7 @@ def test_an_older_configuration_is_told_apart_or_left_out(args: search.Args) -> 
     folders = {path.parts[-3:-1] for path, why in found.left_out if why.startswith("is of")}
     assert {why for _, why in found.left_out} == {
         "is of another configuration than the suite has now",
-        "is there twice: the later one counts",
+        TWICE,
     }
     assert folders == {(task, "toy") for task in RANGES}
     apart = scores.score(reversed(collect([args.runs]).results), None)

@@ -16,7 +16,7 @@ from benchmarks import machine
 from benchmarks.engines.engine import PATIENCE, Ended, Needs, Site, carry_out, site
 from benchmarks.plan import Unit
 from rl import runs
-from rl.ray import drive, why
+from rl.ray import drive, has_token, loaded, why
 
 LOOKS = 60.0  # s for its machines to be looked at
 SHARE = "All must see the driver's folder, its Python and the runs under the same paths"
@@ -29,10 +29,7 @@ class Cluster:
     """
 
     def __init__(self, jobs: int, needs: Needs, address: str, folder: Path) -> None:
-        try:
-            import ray
-        except ImportError as error:
-            raise ValueError("--engine ray needs Ray: pip install 'robotrl[ray]'") from error
+        ray = loaded("--engine ray", bool(address) and has_token())
         if not ray.is_initialized():  # as the second sweep of a search finds it
             join(ray, address, jobs * needs.threads)
         nodes = [node for node in ray.nodes() if node["Alive"]]
@@ -74,9 +71,8 @@ class Cluster:
 def join(ray: Any, address: str, cores: int) -> None:
     """Be let into a cluster, or begin one with so many cores."""
     if address:
-        drive(ray, "--address", address)
+        drive("--address", address)
     else:
-        os.environ.setdefault("RAY_AUTH_MODE", "disabled")
         ray.init(
             address="local",  # and not one that someone began on this machine
             num_cpus=cores, include_dashboard=False, log_to_driver=False, configure_logging=False,
