@@ -4,11 +4,13 @@ A job whose time is up, or that is preempted, lets its run save, and is queued a
 """
 
 import math
+import os
 import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,6 +76,7 @@ class Jobs:
             raise ValueError(f"--slurm.hours is {slurm.hours:g}; a job takes some.")
         self.jobs, self.site, self.name = jobs, site(needs), folder.name
         self._executor = executor(submitit, needs, slurm, folder)
+        self._told = silent if slurm.local else nullcontext
         self._errors = FailedSubmissionError, UncompletedJobError
         self._running, self._refused = dict[Any, Unit](), deque[Unit]()
         self._looked = time.monotonic()
@@ -81,7 +84,8 @@ class Jobs:
     def submit(self, unit: Unit) -> None:
         there = unit._replace(out=unit.out.absolute())
         try:
-            with undisturbed():  # or a job that was just queued would be left behind
+            # Or a job that was just queued would be left behind.
+            with undisturbed(), self._told():
                 self._running[self._executor.submit(Job(there, self.site))] = unit
         except self._errors as error:
             if not self._running:
@@ -118,6 +122,19 @@ class Jobs:
             print(f"\n{len(rest)} jobs have not ended yet: `squeue --me --name {self.name}` shows "
                   "them, and `scancel` ends them", file=sys.stderr)  # fmt: skip
         self._running = {}
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """What begins meanwhile says nothing here: a local job that is stopped ends with a stack."""
+    before, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+        os.close(nowhere)
 
 
 def left(units: Iterable[Unit]) -> list[Unit]:
