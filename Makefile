@@ -9,7 +9,7 @@ SMOKE := runs/check-$(shell date +%Y%m%d-%H%M%S)
 PYTEST = python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 TESTS ?= tests
 
-.PHONY: demo test suite slow smoke lint types format pins clean
+.PHONY: demo test suite long slow smoke lint types format pins clean
 
 demo: $(VENV)/.ready  ## train a Go2 until it walks, not well; drive it through the bridge
 	@echo "Some 15 minutes for 6M steps, after which a Go2 walks, not at its best; then its drive and film."
@@ -20,6 +20,9 @@ test: lint types suite  ## what must pass before a commit
 
 suite: $(VENV)/.ready-dev  ## the tests alone, or some: make suite TESTS=tests/test_sac.py
 	$(BIN)/$(PYTEST) $(TESTS)
+
+long: $(VENV)/.ready-dev  ## the tests that take some ten seconds each, which CI runs as well
+	$(BIN)/$(PYTEST) -m "long and not slow" $(TESTS)
 
 slow: $(VENV)/.ready-dev  ## the tests that train
 	$(BIN)/python -m pytest -m slow

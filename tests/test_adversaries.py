@@ -19,6 +19,7 @@ def arm() -> Spec:
     return artefact.read(POLICIES / "panda-reach" / "artefact-0.zip").spec
 
 
+@pytest.mark.long
 def test_all_robots_are_judged_on_all_wires(tmp_path: Path) -> None:
     results = tmp_path / "a.jsonl"
     adversaries.main(adversaries.Args(ticks=5_000, results=results))
@@ -45,12 +46,14 @@ def test_an_arm_that_is_not_heard_of_does_not_move(arm: Spec) -> None:
     assert verdict.violations == {}, verdict.first
 
 
+@pytest.mark.long
 def test_the_search_goes_to_the_limits(arm: Spec) -> None:
     verdicts = adversaries.searched(arm, 1, np.random.default_rng(0), 6)
     assert not any(verdict.violations for verdict in verdicts)
     assert max(verdict.limits["speed"] for verdict in verdicts) > 0.99
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("stage", "rule"), [("pace", "speed"), ("torque", "torque")])
 def test_without_a_limit_the_search_breaks_it(
     arm: Spec, stage: str, rule: str, monkeypatch: pytest.MonkeyPatch

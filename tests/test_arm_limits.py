@@ -157,6 +157,7 @@ def test_a_factor_loosens_them() -> None:
         Limits(acceleration=0).check()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "actions", "expert"),
     [

@@ -65,6 +65,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, out + (err or "")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("runtime", ["jax", "numpy"])
 def test_they_live_through_their_episodes(
     path: Path, address: str, runtime: str, tmp_path: Path

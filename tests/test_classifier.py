@@ -25,6 +25,7 @@ from rl.guided import Asked
 from rl.record import Record
 from tests.lives import AGENT, BRIDGE, GOAL, reach, readings, remembered
 
+pytestmark = pytest.mark.long
 NAME = "panda-reach"
 
 

@@ -182,6 +182,7 @@ def test_what_cannot_be_made_is_refused(tmp_path: Path, flags: dict[str, Any], w
         make_data.main(replace(args(tmp_path / "x.npz"), **flags))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "episodes"),
     [("panda-pick-cube", 60), pytest.param("panda-push-t", 60, marks=pytest.mark.slow)],

@@ -179,6 +179,7 @@ def refusal(path: Path) -> str:
     return ""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["%d.npz", "it-v%d"])
 def test_killed_at_any_moment_it_leaves_whole_sets_alone(name: str, tmp_path: Path) -> None:
     npz.write(tmp_path / "it.npz", sound())

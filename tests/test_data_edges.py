@@ -168,6 +168,7 @@ def test_one_episode_is_refused_before_a_run_is_made(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.long
 def test_a_replay_tells_the_task_s_rewards_whatever_was_learned_from(tmp_path: Path) -> None:
     npz.write(tmp_path / "it.npz", wide(4, 20))
     common = ["--env", "InvertedPendulum-v5", "--data", str(tmp_path / "it.npz"), "--agent", "sac",

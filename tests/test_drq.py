@@ -154,6 +154,7 @@ def test_numbers_alone_are_refused_and_so_are_pictures_by_others() -> None:
         off_policy.check(args, envs.simulate(args.env))
 
 
+@pytest.mark.long
 def test_a_run_from_the_command_line_goes_on_as_if_never_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

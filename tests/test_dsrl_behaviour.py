@@ -164,6 +164,7 @@ def test_windows_of_noise_begin_where_plans_do(name: str) -> None:
     assert aliased.begun(windows) is windows
 
 
+@pytest.mark.long
 @both
 def test_steering_does_better_than_its_base_in_what_is_rewarded(critics_of: Any) -> None:
     base = planners.Broad(chunks=planners.ONCE.chunks, net=NET, flow=Flow(steps=20))

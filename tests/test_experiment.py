@@ -62,6 +62,7 @@ def test_the_saved_policy_plays_as_it_was_judged(
     assert said == pytest.approx(judged, abs=0.06)
 
 
+@pytest.mark.long
 @pytest.mark.optimised
 @pytest.mark.parametrize(
     ("alone", "experiment", "words"),
@@ -189,6 +190,7 @@ def test_a_strange_or_damaged_run_is_refused(trained: Path, tmp_path: Path) -> N
         checkpoint.load_params(policy, {"other": np.zeros(1)})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_stopped_from_outside_keeps_its_policy(sent: signal.Signals, tmp_path: Path) -> None:
     out = tmp_path / "run"

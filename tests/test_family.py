@@ -97,6 +97,7 @@ def test_an_unknown_family_and_a_delay_longer_than_an_episode_are_refused() -> N
 NOISY = Disturbance(noise={"qvel": 0.1}, target_delay=(0, 1))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "steps", "own"),
     [("Hopper-v5", 60, NOISY), ("dmc-cartpole-swingup", 50, Disturbance())],

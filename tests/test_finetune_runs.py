@@ -77,6 +77,7 @@ QUICKEST = "dsrl", "reinflow"
 EACH = [name if name in QUICKEST else pytest.param(name, marks=pytest.mark.slow) for name in WORDS]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", EACH)
 def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
     name: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -177,6 +178,7 @@ def test_what_does_not_fit_is_refused(
         module.main(cli.parse(module.Args, [*kept, *words]))
 
 
+@pytest.mark.long
 def test_a_base_that_cannot_is_refused_with_the_reason(
     data: Path, flow: Path, diffusion: Path, tmp_path: Path
 ) -> None:
@@ -229,6 +231,7 @@ def test_nothing_to_build_upon_is_told_of(flow: Path) -> None:
         run("fql", flow, "--agent.base.lr", "1")
 
 
+@pytest.mark.long
 def test_values_that_explode_stop_a_run_whose_base_stays(flow: Path, tmp_path: Path) -> None:
     out, before = tmp_path / "run", (flow / "policy-0.safetensors").read_bytes()
     with pytest.raises(SystemExit, match="failed"):

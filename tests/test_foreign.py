@@ -83,6 +83,7 @@ def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trained(data, out, "--steps", "1500", "--seeds", "2")
 
 
+@pytest.mark.long
 def test_learned_of_from_data_judged_and_filmed(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

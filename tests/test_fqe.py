@@ -71,6 +71,7 @@ def data() -> Dataset:
     return slide()
 
 
+@pytest.mark.long
 @pytest.mark.optimised
 def test_values_are_those_on_paper_of_two_policies(data: Dataset) -> None:
     found = {gain: believed(data, linear(gain)) for gain in (KEEN, LAZY)}
@@ -79,6 +80,7 @@ def test_values_are_those_on_paper_of_two_policies(data: Dataset) -> None:
     assert found[KEEN] > 1.2 * found[LAZY]
 
 
+@pytest.mark.long
 @pytest.mark.optimised
 @pytest.mark.parametrize("error", ["ends ignored", "clock ends", "data's actions"])
 def test_an_error_is_told_from_the_truth(

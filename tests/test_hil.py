@@ -91,6 +91,7 @@ def recorded(out: Path) -> None:
     assert {int(path.name) for path in (out / "checkpoints").iterdir()} <= {0, *rows}
 
 
+@pytest.mark.long
 def test_two_robots_are_learned_from_and_a_killed_learner_goes_on_with_all(tmp_path: Path) -> None:
     out, listen = tmp_path / "run", wire.free_address()
     words = *FLAGS, f"--out={out}", f"--listen={listen}", "--steps=70"

@@ -167,6 +167,7 @@ def test_agents_learn_from_both_and_go_on_with_no_other_demonstrations(
         off_policy.main(replace(made, demos=others, resume=tmp_path / "run"))
 
 
+@pytest.mark.long
 def test_what_learns_from_both_gives_back_what_it_takes(demos: make_data.Args) -> None:
     args = learner(SAC, demos, Path("unused"))
     env = envs.simulate(args.env, "native")

@@ -57,6 +57,7 @@ def off(found: Fit, true: dict[str, float]) -> tuple[float, float]:
     return float(np.sqrt(np.mean(np.square(fitted)))), float(np.sqrt(np.mean(np.square(model))))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [GO2, PANDA])
 def test_a_planted_truth_is_found(name: str) -> None:
     found, true = fitted(name, 5), truths(name, drawn(name, 5))

@@ -42,6 +42,7 @@ def test_a_run_is_played(run: Path) -> None:
     assert runs.read_manifest(run)["status"] == "done"
 
 
+@pytest.mark.long
 def test_a_run_is_resumed_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = tmp_path / "run"
     shutil.copytree(RUNS[-1], run)

@@ -67,6 +67,7 @@ def ready(limits: Limits = QUICK) -> Judged:
     return rig
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WISHES)
 def test_motors_hear_only_what_is_allowed(name: str) -> None:
     """In all ticks, of spells of fair and of other wishes, of many robots and rash operators."""

@@ -9,6 +9,7 @@ import pytest
 from benchmarks import kills
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("who", "least"), [("policy", 30), ("pilot", 150)])
 def test_a_robot_whose_policy_or_pilot_goes_at_any_moment_is_held_in_time(
     who: str, least: float, tmp_path: Path

@@ -54,6 +54,7 @@ def until(done: Callable[[], bool], *logs: Path) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.long
 def test_a_robot_is_held_where_there_is_no_room_and_goes_on_where_there_is(tmp_path: Path) -> None:
     explorer, keys = tmp_path / "explorer.zip", tmp_path / "keys"
     robot = tmp_path / ("deep" * 50) / "robot"  # no short text

@@ -182,6 +182,7 @@ def test_standing_for_two_seconds_is_up(name: str) -> None:
     assert np.asarray(metrics["up"]).tolist() == [0.0] * 99 + [1.0] * 21
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["go1-footstand", "go2-footstand"])
 def test_who_begins_reared_up_stands_on_its_hind_feet(name: str) -> None:
     """And only who stood fails by being down."""

@@ -32,6 +32,7 @@ def read(spec: Any, kept: list[bytes]) -> list[Lived]:
     return [robot.lived(piece) for record in kept for piece in pieces.take(record)]
 
 
+@pytest.mark.long
 def test_a_robot_does_as_the_simulation_whoever_acts(policy: artefact.Deployed) -> None:
     flight = flown(policy, 12, lambda i: 4 <= i < 9)
     np.testing.assert_allclose(flight.targets, flight.wished, atol=1e-5)
@@ -200,6 +201,7 @@ def test_what_is_imitated_is_what_humans_did() -> None:
     assert not len(dagger(some([0, 0])).all.reward)
 
 
+@pytest.mark.long
 def test_what_learns_above_a_base_sees_what_that_did(tmp_path: Path) -> None:
     base = BC(hidden=(16,))
     agent = ResFiT(base=base, alone=0.0, hidden=(16,), critic_hidden=(16,), delay=1)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+import pytest
 
 from rl.bridge import wire
 from tests.test_bridge import NUMPY, bridge, child, ended
@@ -14,6 +15,7 @@ POLICY = Path(__file__).parent.parent / "benchmarks" / "policies" / "go2-joystic
 PATH = POLICY / "artefact-0.zip"
 
 
+@pytest.mark.long
 def test_in_lock_step_a_pause_of_either_changes_nothing(tmp_path: Path) -> None:
     found = []
     for who in ("", "sim", "policyd", "robotd"):

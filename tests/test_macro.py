@@ -102,6 +102,7 @@ def furthest(got: Macro, steps: Transition, history: int, execute: int, wrong: s
     return Want(*(float(np.abs(getattr(got, n) - getattr(want, n)).max()) for n in Want._fields))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dicts", [False, True])
 @pytest.mark.parametrize("history", [1, 2, 3])
 def test_a_part_of_a_plan_is_a_step(history: int, dicts: bool) -> None:

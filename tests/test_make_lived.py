@@ -55,6 +55,7 @@ def made(run: Path, view: Kind, out: Path) -> npz.Dataset:
     return npz.read(out)
 
 
+@pytest.mark.long
 def test_all_is_there_for_who_learns_of_all(run: Path, tmp_path: Path) -> None:
     data = made(run, "hil-serl", tmp_path / "a.npz")
     first, second = data.episodes["length"]

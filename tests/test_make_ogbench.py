@@ -22,6 +22,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(make_ogbench, "JUDGED", 2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SETS)
 def test_the_same_command_makes_the_same_data(name: Any, tmp_path: Path) -> None:
     made = []

@@ -46,6 +46,7 @@ IDLE = "panda-pick-cube", "panda-push-t", "so101-reach"  # of whom chance is tri
 BY_JOINTS = "panda-peg-insertion"  # the hardest, by default; the others are slow
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "actions"),
     [(name, "ee") for name in ARMS]
@@ -60,6 +61,7 @@ def test_an_expert_does_it(name: str, actions: str) -> None:
     assert found.failed == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [name if name in IDLE else pytest.param(name, marks=pytest.mark.slow) for name in ARMS],
@@ -74,6 +76,7 @@ def test_random_actions_do_nothing_that_counts(name: str) -> None:
     assert jax.vmap(task.there)(world.told, *asked).mean() <= 0.05  # type: ignore[attr-defined]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ARMS)
 def test_targets_stay_within_limits_and_speeds(name: str) -> None:
     (seen, _), spec = lived(name), envs.make_task(name).spec

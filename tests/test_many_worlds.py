@@ -89,6 +89,7 @@ def test_critics_see_what_a_robot_does_not(experiment: Any) -> None:
     assert critic[1] == whole + 12 > policy + 12
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "experiment", [fast_td3, pytest.param(fast_sac, marks=pytest.mark.slow)],
     ids=lambda x: x.__name__,

@@ -118,6 +118,7 @@ def test_a_failed_world_ends_alone(slider):
     assert (again.obs[3] == well.obs[3]).all()
 
 
+@pytest.mark.long
 def test_collect_draws_starts_from_a_pool_and_counts_what_it_reuses(slider):
     env = slider[0]
     assert env.restarts == "prepared"

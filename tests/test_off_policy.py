@@ -45,6 +45,7 @@ def critic_steps(run: Path) -> list[int]:
     return np.asarray(counts[0]).tolist()
 
 
+@pytest.mark.long
 @pytest.mark.optimised
 @pytest.mark.parametrize(
     ("experiment", "total", "words"),

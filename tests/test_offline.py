@@ -191,6 +191,7 @@ def test_held_out_episodes_are_never_learned_from(data: Path) -> None:
         held_out.split(found.chosen(np.array([3])), 0.2, seed=0)
 
 
+@pytest.mark.long
 def test_data_are_made_of_a_policy_and_of_chance(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

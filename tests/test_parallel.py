@@ -46,6 +46,7 @@ def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
         np.testing.assert_allclose(other[name], values, rtol=to, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.long
 def test_a_run_on_four_devices_is_that_on_one(tmp_path: Path) -> None:
     words = [*SAME.split(), *WORDS.split(), "--save-s", "0"]
     found = []

@@ -202,6 +202,7 @@ def test_where_tasks_of_ours_are_needed_there_is_a_sentence(tmp_path: Path, fake
             sac.main(cli.parse(sac.Args, ["--env", COUNTER, *words]))
 
 
+@pytest.mark.long
 def test_it_is_learned_recorded_filmed_and_gone_on_with(
     tmp_path: Path, fake: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -86,6 +86,7 @@ CHEETAH = ["--env", "HalfCheetah-v5", "--num-envs", "4", "--unroll", "16", "--st
 CHEETAH += ["--agent.minibatches", "4", "--evals", "0", "--eval-episodes", "2", "--no-video"]
 
 
+@pytest.mark.long
 def test_learning_starts_from_a_policy_and_goes_on_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,6 +60,7 @@ def test_four_devices_learn_what_one_does(alone: Path, tmp_path: Path) -> None:
     same(told(alone), told(run))
 
 
+@pytest.mark.long
 def test_two_processes_learn_what_one_does_and_go_on_as_one(alone: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     one = launch("sac", *SHORT, "--out", str(run))
@@ -75,6 +76,7 @@ def test_two_processes_learn_what_one_does_and_go_on_as_one(alone: Path, tmp_pat
     same(told(alone), told(run))
 
 
+@pytest.mark.long
 def test_a_process_that_is_lost_ends_the_run_which_goes_on_without_it(tmp_path: Path) -> None:
     run = tmp_path / "run"
     one = launch("sac", *SHORT, "--steps", "4000", "--out", str(run))
@@ -140,6 +142,7 @@ def told_of(host: str, port: int) -> dict[str, str]:
     return {"JAX_COORDINATOR_ADDRESS": f"{host}:{port}", "JAX_NUM_PROCESSES": "2"}
 
 
+@pytest.mark.long
 def test_asked_to_stop_all_stop_together(tmp_path: Path) -> None:
     run = tmp_path / "run"
     one = launch("sac", *SHORT, "--steps", "9000", "--evals", "16", "--out", str(run))
@@ -152,6 +155,7 @@ def test_asked_to_stop_all_stop_together(tmp_path: Path) -> None:
     assert "Traceback" not in wrong
 
 
+@pytest.mark.long
 def test_asked_to_stop_while_it_compiles_it_ends(tmp_path: Path) -> None:
     one = launch("sac", *SHORT, "--out", str(tmp_path / "run"))
     while "compiles before its first step" not in (line := one.stdout.readline()):

@@ -104,6 +104,7 @@ def kill_and_resume(name: str, tmp_path: Path, kills: int, *words: str) -> None:
     assert max(attempt.get("step", 0) for attempt in manifests[1]["resumed"]) > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     ["sac", *(pytest.param(x, marks=pytest.mark.slow) for x in ("ppo", "crossq", "simbav2"))],

@@ -142,6 +142,7 @@ def test_seeds_that_do_not_fit_together_are_made_apart(tmp_path: Path, engine: A
         assert sorted(seed for seeds in own for seed in seeds) == list(range(5))
 
 
+@pytest.mark.long
 def test_two_drivers_make_no_run_twice(tmp_path: Path) -> None:
     name = toys(tmp_path, seeds=4, pause=0.02)
     drivers = [begin(tmp_path, name, "--jobs", "2") for _ in range(2)]
@@ -151,6 +152,7 @@ def test_two_drivers_make_no_run_twice(tmp_path: Path) -> None:
     assert all(log.read_text().count("run      ") == 1 for log in logs)
 
 
+@pytest.mark.long
 def test_drivers_and_workers_that_are_killed_change_nothing(tmp_path: Path) -> None:
     chance, name = random.Random(0), toys(tmp_path, seeds=2, pause=0.15)
     driver = begin(tmp_path, name, "--jobs", "2", "--retries", "100")
