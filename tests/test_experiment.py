@@ -90,12 +90,10 @@ def test_a_run_is_never_written_over(tmp_path: Path) -> None:
 
 def test_nan_stops_the_run_with_its_cause(tmp_path: Path) -> None:
     words = "--steps", "20000", "--agent.lr", "1e30", "--no-anneal", "--evals", "0"
-    with pytest.raises(
-        SystemExit, match=r"loss became NaN .* by step [\d,]+.*only the first param"
-    ):
+    why = r"loss became NaN .* by step [\d,]+.*only the first param"
+    with pytest.raises(SystemExit, match=why):
         train(tmp_path / "run", *words)
-    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
-    assert "NaN" in manifest["status"]
+    assert "NaN" in json.loads((tmp_path / "run" / "manifest.json").read_text())["status"]
     _, _, params = play.load(tmp_path / "run")
     assert all(np.isfinite(leaf).all() for leaf in ppo.jax.tree.leaves(params))
 

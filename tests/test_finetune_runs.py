@@ -73,11 +73,11 @@ def run(name: str, base: Path, *more: str) -> None:
     module.main(cli.parse(module.Args, words_of(name, base, *more)))
 
 
+pytestmark = pytest.mark.long
 QUICKEST = "dsrl", "reinflow"
 EACH = [name if name in QUICKEST else pytest.param(name, marks=pytest.mark.slow) for name in WORDS]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", EACH)
 def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
     name: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -91,9 +91,8 @@ def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
     module, words = experiment(name), words_of(name, own, *mixed, "--save-s", "0")
     run(name, own, *mixed, "--save-s", "0", "--out", str(whole))
     assert "of the base, " in capsys.readouterr().out
-    monkeypatch.setattr(
-        "sys.argv", [f"{module.__name__.split('.')[1]}.py", *words, "--out", str(cut)]
-    )
+    words = [f"{module.__name__.split('.')[1]}.py", *words, "--out", str(cut)]
+    monkeypatch.setattr("sys.argv", words)
     spent, count = record.Record.spent, iter(range(99))
 
     def stop(self: Any, on: str) -> None:
@@ -178,7 +177,6 @@ def test_what_does_not_fit_is_refused(
         module.main(cli.parse(module.Args, [*kept, *words]))
 
 
-@pytest.mark.long
 def test_a_base_that_cannot_is_refused_with_the_reason(
     data: Path, flow: Path, diffusion: Path, tmp_path: Path
 ) -> None:
@@ -231,7 +229,6 @@ def test_nothing_to_build_upon_is_told_of(flow: Path) -> None:
         run("fql", flow, "--agent.base.lr", "1")
 
 
-@pytest.mark.long
 def test_values_that_explode_stop_a_run_whose_base_stays(flow: Path, tmp_path: Path) -> None:
     out, before = tmp_path / "run", (flow / "policy-0.safetensors").read_bytes()
     with pytest.raises(SystemExit, match="failed"):

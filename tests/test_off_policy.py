@@ -135,8 +135,7 @@ def test_heads_are_chosen_on_the_command_line_and_come_back(tmp_path: Path) -> N
     run = trained(sac, tmp_path / "run", "--steps", "800", "--evals", "0", "agent.head:hl-gauss",
                   "--agent.head.bins", "21")  # fmt: skip
     config = json.loads((run / "manifest.json").read_text())["config"]["agent"]
-    assert config["head"]["is"] == "HLGauss"
-    assert config["head"]["bins"] == 21
+    assert (config["head"]["is"], config["head"]["bins"]) == ("HLGauss", 21)
     play.load(run)
 
 

@@ -53,8 +53,7 @@ def args(tmp_path: Path, name: str, **more: Any) -> run.Args:
 
 def manifests(tmp_path: Path) -> dict[str, dict[str, Any]]:
     """Of every run, by its directory."""
-    folder = tmp_path / "runs"
-    found = sorted(folder.rglob("manifest.json"))
+    found = sorted((folder := tmp_path / "runs").rglob("manifest.json"))
     return {str(p.parent.relative_to(folder)): json.loads(p.read_text()) for p in found}
 
 
