@@ -33,6 +33,8 @@ AMPLE = 512  # contacts, for which it has room then
 
 @dataclass(frozen=True)
 class Args:
+    """Count the contacts that worlds of tasks come to, for the room that Warp is given."""
+
     tasks: tyro.conf.Positional[tuple[str, ...]] = ()  # none: all
     worlds: int = 24
     steps: int = 400  # of control, in each

@@ -16,6 +16,7 @@ import envs
 from benchmarks import rows
 from benchmarks.process import ROOT, Failed, guard
 from benchmarks.walking import judged
+from envs.checks import known
 from experiments import cli, play
 from rl import runs
 
@@ -37,6 +38,8 @@ class Args:
 def main(args: Args) -> None:
     cli.at_least(1, args, "episodes")
     cli.at_least(0, args, "steps")
+    for name in args.physics:
+        known("physics", name, envs.BACKENDS)
     about = rows.about()
     if not args.runs:
         raise Failed("Name runs: python -m benchmarks.crossing runs/a runs/b")

@@ -57,7 +57,7 @@ def choose_gl() -> str:
         tried = subprocess.run(
             [sys.executable, "-c", PROBE],
             env=os.environ | {"MUJOCO_GL": backend}, capture_output=True, check=False,
-            close_fds=False,
+            close_fds=False, start_new_session=True,  # a Ctrl-C would say that it cannot draw
         )  # fmt: skip
         if tried.returncode == 0:
             os.environ["MUJOCO_GL"] = backend

@@ -60,13 +60,22 @@ class Args:
 def simulated(args: Args) -> Simulation:
     """The environment of `args`; the first thing that a program does."""
     processes.use_threads(args.threads)
+    seen(args)
     return envs.simulate(args.env, args.physics, threads=args.threads)
 
 
 def world(args: Args) -> envs.Learnable:
     """The same, be it a simulation of ours or not."""
     processes.use_threads(args.threads)
+    seen(args)
     return envs.learnable(args.env, args.physics, threads=args.threads)
+
+
+def seen(args: Args) -> None:
+    """ValueError where pictures would be drawn that the agent does not look at."""
+    if getattr(args.env, "pixels", 0) and not hasattr(args.agent, "encoder"):
+        who = type(args.agent).__name__
+        raise ValueError(f"{who} sees no pictures: leave out --env.pixels, or take drq.")
 
 
 def split(iterations: int, phases: int, most: int) -> Plan:

@@ -43,7 +43,8 @@ def seen(obs: Obs) -> Seen:
     images = [x for x in leaves if x.dtype == jnp.uint8]
     if len({x.shape[-3:-1] for x in images}) != 1:
         raise ValueError(
-            "There is no picture in what the policy sees, or not of one size: give --env.pixels 84."
+            "There is no picture in what the policy sees, or not of one size: give --env.pixels "
+            "84, which the arms and the tasks named dmc-... have."
         )
     image = jnp.concatenate(images, -1)
     none = jnp.zeros((*image.shape[:-3], 0))
@@ -105,9 +106,24 @@ class Encoder(nn.Module):
     channels: Sequence[int]
     strides: Sequence[int]
 
+    @property
+    def least(self) -> int:
+        """Pixels of a side of which one is left."""
+        side = 1
+        for stride in reversed(self.strides):
+            side = (side - 1) * stride + KERNEL
+        return side
+
     @nn.compact
     def __call__(self, image: Array) -> Array:
         x = image.reshape(-1, *image.shape[-3:]).astype(jnp.float32) / 255 - 0.5
+        least = self.least
+        if min(x.shape[1:3]) < least:
+            raise ValueError(
+                f"{len(self.channels)} convolutions with strides {self.strides} leave nothing of a "
+                f"picture of {x.shape[2]} x {x.shape[1]} pixels: give --env.pixels of at least "
+                f"{least}, or fewer channels and strides."
+            )
         for i, (out, stride) in enumerate(zip(self.channels, self.strides, strict=True)):
             shape = KERNEL * KERNEL * x.shape[-1], out
             kernel = self.param(f"kernel_{i}", orthogonal(2**0.5), shape)

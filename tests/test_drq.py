@@ -11,7 +11,7 @@ import pytest
 
 import envs
 from agents.drq import DrQ
-from experiments import cli, drq, off_policy, play
+from experiments import cli, drq, host, off_policy, play
 from rl import buffer, rollout, runs
 from rl.types import Transition
 
@@ -152,6 +152,19 @@ def test_numbers_alone_are_refused_and_so_are_pictures_by_others() -> None:
     args = cli.parse(off_policy.Args, ["--env", "dmc-cartpole-swingup", "--env.pixels", "16"])
     with pytest.raises(ValueError, match="sees no pictures"):
         off_policy.check(args, envs.simulate(args.env))
+    args = cli.parse(off_policy.Args, ["--env", "panda-reach", "--env.pixels", "16"])
+    with pytest.raises(ValueError, match="SAC sees no pictures"):
+        host.world(args)
+
+
+def test_a_picture_of_which_nothing_would_be_left_is_refused() -> None:
+    for strides, least in (((2, 1, 1, 1), 15), ((2, 2, 2), 15), ((1,), 3)):
+        encoder = DrQ(channels=(4,) * len(strides), strides=strides).encoder
+        assert encoder.least == least
+        image = jnp.zeros((least, least, 9), jnp.uint8)
+        assert jax.eval_shape(encoder.init, jax.random.key(0), image)
+        with pytest.raises(ValueError, match=f"give --env.pixels of at least {least}"):
+            jax.eval_shape(encoder.init, jax.random.key(0), image[1:, 1:])
 
 
 @pytest.mark.long
