@@ -18,7 +18,7 @@ TASK = "dmc-cartpole-swingup"
 
 @dataclass(frozen=True)
 class Args(off_policy.Args):
-    looks: ClassVar[int] = 50  # steps of pictures take a CPU a tenth of a second each
+    looks: ClassVar[int] = 50  # each step takes a CPU a tenth of a second
     env: Any = field(
         default_factory=lambda: envs.make_task(TASK, pixels=84, repeat=8)
     )  # --env NAME

@@ -36,7 +36,7 @@ TOLD = "algorithm", "env", "config", "seeds", "physics", "horizon", "control_dt"
 class Args:
     """Flags of every experiment that trains."""
 
-    looks: ClassVar[int] = 1_000  # vector steps, or updates from data, between two by the host
+    looks: ClassVar[int] = 1_000  # of the host: vector steps, or updates from data, between two
     env: Any = field(default_factory=lambda: envs.make_task("HalfCheetah-v5"))  # --env NAME
     env_name: tyro.conf.Suppress[str] = "HalfCheetah-v5"
     steps: int = 1_000_000  # environment steps per seed, rounded up to whole phases
