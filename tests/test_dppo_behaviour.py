@@ -71,6 +71,7 @@ def test_what_makes_no_sense_is_refused(make: Any, why: str) -> None:
         make()
 
 
+@pytest.mark.long
 def test_it_does_better_than_its_diffusion_in_what_is_rewarded() -> None:
     """A bandit, above a diffusion that imitated a clumsy hand."""
     base = DiffusionBC(Chunks(horizon=1, execute=1), Dense((32, 32)), Diffusion(10, steps=10),

@@ -166,6 +166,7 @@ def test_a_summary_is_what_it_says() -> None:
     assert 0.6 < widths.pop() < 1.4  # 2 x 1.96 / sqrt(16)
 
 
+@pytest.mark.long
 def test_a_run_is_recorded_and_nothing_else_overwritten(tmp_path: Path, capsys) -> None:
     small, run, out = tmp_path / "small-v2.toml", POLICIES / "half-cheetah-ppo", tmp_path / "out"
     small.write_text(SMALL)

@@ -196,6 +196,7 @@ def test_the_plan_knows_all_faults_and_nothing_else() -> None:
     assert len({case.name for case in CASES}) == len(CASES)
 
 
+@pytest.mark.long
 def test_episodes_are_judged_by_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also against a plan that is wrong: what does not end as it says is told."""
     by_name = {case.name: case for case in CASES}

@@ -100,6 +100,7 @@ def test_learned_of_from_data_judged_and_filmed(
     assert "eval_success" in told
 
 
+@pytest.mark.long
 def test_a_run_goes_on(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = ["--env", NAME, "--agent", "bc", "--agent.hidden", "32", "--steps", "600", "--no-video",
              "--save-s", "0", "--evals", "2", "--eval-episodes", "4", "--data", str(data),

@@ -70,6 +70,7 @@ def test_it_is_driven_over_udp(tmp_path: Path) -> None:
     driven(f"go2+udp:{wire.free_address()}", tmp_path / "log.mcap")
 
 
+@pytest.mark.long
 def test_it_is_driven_over_dds(tmp_path: Path) -> None:
     pytest.importorskip("cyclonedds")
     driven(f"go2:lo/{DOMAIN}", tmp_path / "log.mcap")

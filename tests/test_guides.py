@@ -19,6 +19,7 @@ from rl.guidance import Best, Doit
 POLICIES = ROOT / "benchmarks" / "policies"
 
 
+@pytest.mark.long
 def test_each_guide_is_judged_or_it_is_told_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
     env = envs.simulate(envs.make_task("Reacher-v5"), "native")
     agent = IDQL(

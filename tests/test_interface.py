@@ -59,6 +59,7 @@ def test_a_run_is_resumed_and_reported(tmp_path: Path, monkeypatch: pytest.Monke
     assert [row["step"] for row in runs.read_metrics(run)] == before
 
 
+@pytest.mark.long
 def test_a_checkpoint_has_its_artefact_from_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from benchmarks import ingest, learner_kills, trespass
 from benchmarks.distant_actor import record
 from benchmarks.learner_kills import Life, Said, judged
@@ -40,6 +42,7 @@ def test_what_the_last_learner_had_sent_is_no_acknowledgement_of_the_next() -> N
     assert life.took([9.0, 10.01, 12.5]) == float("inf")
 
 
+@pytest.mark.long
 def test_intruders_are_counted_and_the_actors_records_come(tmp_path: Path) -> None:
     kinds = "replay", "again", "fuzz"  # others in test_gate.py
     args = trespass.Args(kinds, seconds=0.3, frames=500, results=tmp_path / "a.jsonl")

@@ -67,6 +67,7 @@ def test_a_policy_is_told_that_its_robot_gave_it_up() -> None:
     assert "error: The robot" in said, said
 
 
+@pytest.mark.long
 def test_a_robot_that_was_paused_itself_blames_nobody(tmp_path: Path) -> None:
     address, log = wire.free_address(), tmp_path / "log.npz"
     sim = bridge("sim", PATH, "--address", address, "--seconds", 4, "--pace", "real", "--log", log)

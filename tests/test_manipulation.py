@@ -89,6 +89,7 @@ def test_targets_stay_within_limits_and_speeds(name: str) -> None:
     assert (moved <= most + 1e-5).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ARMS)
 def test_what_is_revealed_is_what_is_seen(name: str) -> None:
     (seen, _), task = lived(name), envs.make_task(name)

@@ -69,6 +69,7 @@ def slider():
     return env, compiled(jax.vmap(env.reset)), compiled(jax.vmap(env.step))
 
 
+@pytest.mark.long
 def test_randomised_episodes_are_natives(slider):
     _, reset, step = slider
     native = simulation(Native)

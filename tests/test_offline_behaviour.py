@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import pytest
 
 from agents.awac import AWAC
 from agents.bc import BC
@@ -63,6 +64,7 @@ def test_bc_does_what_is_usual_and_its_siblings_what_pays() -> None:
         assert does(agent, seldom_good) > 0.2, agent
 
 
+@pytest.mark.long
 def test_imitation_keeps_near_the_data_what_td3_takes_to_an_edge() -> None:
     assert does(TD3(**NETS), middling) > 0.8
     for agent in (TD3BC(**NETS, alpha=0.5), ReBRAC(**NETS, actor_bc=2.0)):

@@ -168,6 +168,7 @@ def test_every_batch_has_its_share_of_the_data(calql: Path, data: Path, mix: flo
         assert sum(float(x) in angles for x in batch.ravel()) == round(64 * mix)
 
 
+@pytest.mark.long
 def test_it_goes_on_where_it_was_stopped_without_the_run_it_started_from(
     bc: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -193,6 +193,7 @@ def run_of_a_flow(out: Path) -> Path:
     return out
 
 
+@pytest.mark.long
 def test_a_run_is_taught_by_another(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

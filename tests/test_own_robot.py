@@ -57,6 +57,7 @@ def test_it_uses_nothing_of_ours() -> None:
     assert "from " not in OWN.read_text().split('"""', 2)[2].split("class ")[0]
 
 
+@pytest.mark.long
 def test_it_is_met_stood_up_driven_and_left_and_another_comes(tmp_path: Path) -> None:
     with robot(tmp_path) as (own, at):
         for log in (tmp_path / "1.mcap", tmp_path / "2.mcap"):

@@ -171,6 +171,7 @@ def test_what_makes_no_sense_is_refused(make: Any, why: str) -> None:
         make()
 
 
+@pytest.mark.long
 def test_the_base_itself_becomes_better() -> None:
     """A bandit: what it is taught is better than what was done, and it goes beyond that."""
     agent = PARL(base=planners.ONCE, candidates=8, kept=4, climbs=5, climb=0.05, delay=1, warm=100,

@@ -14,6 +14,7 @@ pytest.importorskip("mujoco_playground")
 CARTPOLE = "playground:CartpoleBalance"
 
 
+@pytest.mark.long
 def test_its_rewards_and_observations_are_those_of_the_package() -> None:
     """To the last bit, over the end of an episode, from the same keys."""
     env, count, length = Playground(CARTPOLE, '{"episode_length": 2}').world(), 2, 3

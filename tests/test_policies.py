@@ -21,6 +21,7 @@ SLOW = "HalfCheetah-v5", "Hopper-v5", "go2-rough-teacher", "panda-peg-insertion-
 SLOW += ("panda-peg-insertion-idql", "panda-push-t-diffusion", "panda-push-t-qam")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [
@@ -62,6 +63,7 @@ def test_the_walker_follows_its_joystick_through_the_bridge(tmp_path: Path) -> N
     assert (tmp_path / "drive.png").read_bytes()[:4] == b"\x89PNG"
 
 
+@pytest.mark.long
 def test_an_arm_does_through_the_bridge_what_it_does_inside() -> None:
     run = POLICIES / "panda-pick-cube"
     env, policy, params = play.load(run)
@@ -131,6 +133,7 @@ def test_a_start_that_does_not_fit_is_refused(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.long
 def test_who_walks_is_told_from_who_stands_up(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     walker = POLICIES / "go1-joystick-flat"

@@ -52,6 +52,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
+@pytest.mark.long
 def test_four_devices_learn_what_one_does(alone: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     ended = ran(["experiments.sac", *SHORT, "--out", str(run)], devices=4)

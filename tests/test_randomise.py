@@ -104,6 +104,7 @@ def both(backend: type, ranges: Ranges, what, **how) -> tuple[float, float]:
 FLYER, ARM = 3, 2
 
 
+@pytest.mark.long
 @PHYSICS
 def test_friction_of_the_ground_slows_what_slides(backend: type) -> None:
     slowed = lambda out: -out["qacc"][0] / (out["qacc"][2] + 9.81)  # noqa: E731
@@ -187,6 +188,7 @@ def test_joints_rub_and_rotors_weigh(backend: type) -> None:
     assert nominal / heavy == pytest.approx((inertia + 0.04) / inertia, rel=0.02)
 
 
+@pytest.mark.long
 @PHYSICS
 def test_motors_differ(backend: type) -> None:
     force = lambda out: out["actuator_force"][0]  # noqa: E731

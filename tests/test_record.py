@@ -135,6 +135,7 @@ def test_what_grew_most_is_told_first(tmp_path: Path) -> None:
     assert told["state"]["w"] == {"least": -3.0, "most": 1.0, "not_finite": 0}
 
 
+@pytest.mark.long
 def test_seeds_that_do_not_fit_train_in_groups_and_go_on_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -201,6 +201,7 @@ def test_an_interface_tells_of_chunks() -> None:
     assert "chunk of 4, 3 done, seeing 2; rate 25 Hz" in said
 
 
+@pytest.mark.long
 def test_values_that_explode_stop_a_run_whose_base_stays(
     flow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

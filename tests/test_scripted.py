@@ -34,6 +34,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.long
 @pytest.mark.optimised
 def test_it_acts_by_what_a_robot_has_as_an_expert_does_by_what_is() -> None:
     """Nothing stands between sensors and robot here, so that the two are the same."""
@@ -66,6 +67,7 @@ def test_what_others_see_stays_as_it_was(name: str) -> None:
     )
 
 
+@pytest.mark.long
 def test_a_run_of_it_is_a_run_like_any_other(run: Path) -> None:
     env, policy, params = play.load(run)
     told = runs.read_manifest(run)
@@ -77,6 +79,7 @@ def test_a_run_of_it_is_a_run_like_any_other(run: Path) -> None:
     np.testing.assert_allclose(returns, np.asarray(told["eval_returns"])[0], rtol=1e-6)
 
 
+@pytest.mark.long
 def test_a_residual_begins_as_the_program_it_is_above(run: Path, tmp_path: Path) -> None:
     words = ["--base", str(run), "--threads", "1", "--out", str(tmp_path / "above")]
     args = cli.parse(residual.Args, words)

@@ -127,6 +127,7 @@ def test_a_failed_world_ends_alone(log):
     np.testing.assert_allclose(ill.obs[others], well.obs[others], atol=1e-5)
 
 
+@pytest.mark.long
 def test_seeds_side_by_side_are_worlds_of_one_batch(log):
     env, reset, step = log
     state = reset(jax.random.split(jax.random.key(3), WORLDS))
