@@ -1,7 +1,12 @@
 """Which task runs on which physics, and what keeps one from it: writes docs/backends.md."""
 
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
 import envs
-from benchmarks.process import ROOT
+from benchmarks.process import ROOT, guard
 from envs.physics import mjx, warp_model
 from envs.physics.native import Native
 
@@ -48,11 +53,17 @@ def row(name: str) -> str:
     return f"| {name} | yes | {' | '.join('; '.join(said) or 'yes' for said in refused)} |\n"
 
 
-def main() -> None:
-    PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(page())
-    print(f"Wrote {PAGE}.")
+@dataclass(frozen=True)
+class Args:
+    """Write the page of what runs where."""
+
+    to: Path = PAGE
+
+
+def main(args: Args) -> None:
+    args.to.write_text(page())
+    print(args.to)
 
 
 if __name__ == "__main__":
-    main()
+    guard(lambda: main(tyro.cli(Args, prog="python -m benchmarks.backends")))

@@ -28,8 +28,14 @@ needs() { # MODULE EXTRA
     echo "error: $part needs the extra $2: pip install --constraint constraints.txt --editable '.[$2]'" >&2
     exit 1
 }
+on_gpu() {
+    [ "${TINY:-}" ] || python -c "import jax, sys; sys.exit(jax.default_backend() != 'gpu')" && return
+    echo "error: JAX finds no GPU here: nvidia-smi says whether there is one; JAX takes it with the extra cuda" >&2
+    exit 1
+}
 may() { # what python -m takes
     local code=0
+    on_gpu
     mkdir -p "$out"
     timeout --signal=TERM --kill-after=20 "$limit" python -m "$@" || code=$?
     if [ $code = 124 ] || [ $code = 137 ]; then

@@ -9,14 +9,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, get_type_hints
 
-import jax
 import tyro
 
 import agents
 import envs
 from envs import render
 from envs.checks import known
-from rl import checkpoint, manifest, processes, runs
+from rl import checkpoint, manifest, processes, resources, runs
 
 NO_BASE = "There is nothing to build upon: name a run with --base"
 CHOICE = re.compile(r"(\w+)[\w.]*:[\w-]+")  # which kind a field is of: agent.guide:doit
@@ -41,12 +40,10 @@ def guard(main: Callable[[], None]) -> None:
         os._exit(141)  # as shells have it: who read what is printed has gone, as `head` does
     except (ValueError, OSError, render.CannotRender) as error:
         processes.end(f"error: {error}")
-    except (MemoryError, jax.errors.JaxRuntimeError) as error:
-        if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
+    except (MemoryError, RuntimeError, AssertionError) as error:
+        if not (said := resources.short_of(error)):
             raise
-        processes.end(
-            "error: Out of memory: lower the numbers of worlds, episodes or hidden units."
-        )
+        processes.end(f"error: {said}")
     except KeyboardInterrupt:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -89,7 +86,8 @@ def parse(args_type: Any, args: list[str], begun: Mapping[str, Any] | None = Non
         args_type,
         prog=f"python -m experiments.{Path(sys.argv[0]).stem} --env {default['env_name']}"
         + f" --agent {made.get('--agent')}" * ("--agent" in made),
-        description=f"--env is one of {', '.join(envs.names())}."
+        description=f"--env is one of {', '.join(envs.names())}; "
+        + "or playground:NAME, of MuJoCo Playground."
         + f" --agent is one of {', '.join(agent_names())}." * any_agent,
         args=ordered(rest, hints),
         default=args_type(**default),

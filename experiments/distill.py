@@ -23,7 +23,7 @@ from experiments import base, cli, host, offline, play
 from experiments.base import Base
 from experiments.course import Course
 from experiments.start import Start
-from rl import processes, record
+from rl import record, resources
 from rl.data.dataset import Dataset
 from rl.policy import Policy
 from rl.types import Obs, Params
@@ -95,7 +95,7 @@ def timed(call: Callable[[], object], calls: int) -> np.ndarray:
 
 
 def main(args: Args) -> None:
-    processes.use_threads(args.threads)
+    resources.use_threads(args.threads)
     env = envs.world(args.env, args.physics, threads=args.threads)
     found, data = base.base(args, env), offline.prepared(args, env)
     host.train(offline.check(args, env, data), env, lambda part: course(part, env, data, found))

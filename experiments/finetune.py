@@ -23,7 +23,7 @@ from experiments.base import Base
 from experiments.course import Course
 from experiments.off_policy import first_rows, groups, pace, plan, room
 from experiments.offline_to_online import check_data, mixed, shared
-from rl import buffer, memory, norm, parallel, record, rollout
+from rl import buffer, norm, parallel, record, resources, rollout
 from rl.data import npz, sampling
 from rl.data.dataset import Dataset
 from rl.data.sampling import Sampler, Source, Uniform
@@ -217,7 +217,7 @@ def check(args: Args, env: Simulation, data: Dataset | None) -> list[Args]:
             f"{type(args.agent).__name__} learns here of how it acted itself, of which "
             f"{args.data} tells nothing: leave --data out."
         )
-    return groups(args, memory.size(seen) // first, args.n_step)
+    return groups(args, resources.size(seen) // first, args.n_step)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import tyro
 
 from envs import World
 from experiments import cli, host, offline, play
-from rl import manifest, memory, processes, runs
+from rl import manifest, resources, runs
 from rl.data import fqe, npz, sampling
 from rl.data.dataset import Dataset
 from rl.data.fqe import FQE
@@ -88,7 +88,7 @@ class Discounted:
 
 
 def main(args: Args) -> None:
-    processes.use_threads(args.threads)
+    resources.use_threads(args.threads)
     check(args)
     judged = [loaded(run, args.run_seed) for run in args.runs]
     data = prepared(args, judged)
@@ -140,7 +140,7 @@ def prepared(args: Args, judged: list[Judged]) -> Dataset:
             f"No step of {args.data} ends what comes after: with --fqe.gamma 1 values have no "
             "bound. Give one below 1."
         )
-    memory.require(2 * data.size, f"{args.data}", "take a part of it")
+    resources.require(2 * data.size, f"{args.data}", "take a part of it")
     return data
 
 

@@ -23,7 +23,7 @@ from envs.simulation import Simulation
 from experiments import cli, play
 from experiments.course import Course, Plan, compiled, judge, over_seeds
 from experiments.deploy import Deployer, prompt
-from rl import checkpoint, health, memory, parallel, processes, record, runs
+from rl import checkpoint, health, parallel, processes, record, resources, runs
 from rl.saver import Saver
 from rl.stop import Stop
 from rl.types import PyTree
@@ -59,14 +59,14 @@ class Args:
 
 def simulated(args: Args) -> Simulation:
     """The environment of `args`; the first thing that a program does."""
-    processes.use_threads(args.threads)
+    resources.use_threads(args.threads)
     seen(args)
     return envs.simulate(args.env, args.physics, threads=args.threads)
 
 
 def world(args: Args) -> envs.Learnable:
     """The same, be it a simulation of ours or not."""
-    processes.use_threads(args.threads)
+    resources.use_threads(args.threads)
     seen(args)
     return envs.learnable(args.env, args.physics, threads=args.threads)
 
@@ -215,12 +215,12 @@ def groups(args: Any, each: int, what: str, mend: str) -> list[Any]:
     if not 0 <= args.seed <= last < 2**31:
         raise ValueError(f"--seed {args.seed} to {last}: seeds lie from 0 to 2,147,483,647.")
     most = processes.least(
-        int(0.75 * memory.available()) // max(each, 1)
+        int(0.75 * resources.available()) // max(each, 1)
     )  # the rest is the program's, and others'
     if args.resume and most < args.seeds:
-        memory.require(each * args.seeds, what, "resume it where there is more")
+        resources.require(each * args.seeds, what, "resume it where there is more")
     if most < 1:
-        memory.require(each, what, mend)
+        resources.require(each, what, mend)
     if most >= args.seeds:
         return [args]
     seeds = range(args.seed, args.seed + args.seeds)

@@ -20,7 +20,7 @@ import numpy as np
 import tyro
 
 from experiments import cli
-from rl import manifest, memory
+from rl import manifest, resources
 from rl.data import dataset, held_out, inverse, join, npz
 from rl.data.dataset import Dataset
 from rl.data.inverse import InverseDynamics, Seen, State
@@ -136,7 +136,7 @@ def check(args: Args, labelled: Dataset, unlabelled: Dataset) -> None:
     if one != other:
         raise ValueError(f"{both} are of different tasks: a policy sees {one}, and {other}.")
     needed = 32 * sum(x.size for x in jax.tree.leaves(inverse.watched(labelled)))  # three, twice
-    memory.require(needed, f"{args.labelled}", "take a part of it")
+    resources.require(needed, f"{args.labelled}", "take a part of it")
 
 
 def known(data: Dataset) -> Known:

@@ -22,7 +22,7 @@ from envs.revealed import Revealed
 from envs.simulation import Simulation
 from experiments import cli, episodes, play
 from experiments.episodes import Episode
-from rl import checkpoint, manifest, processes
+from rl import checkpoint, manifest, resources
 from rl.data import npz
 from rl.data.dataset import Dataset
 from rl.env import Env
@@ -51,7 +51,7 @@ class Args:
 
 def main(args: Args) -> None:
     out = args.out or Path("data") / f"{args.env_name}.npz"
-    processes.use_threads(args.threads)  # before an expert is asked, which touches JAX
+    resources.use_threads(args.threads)  # before an expert is asked, which touches JAX
     check(args, out)
     env = envs.simulate(args.env, "native", threads=args.threads)
     print(f"making   {args.episodes} episodes, and {2 * JUDGED} to judge them by", flush=True)

@@ -18,7 +18,7 @@ from agents.sac import SAC
 from envs import Learnable
 from experiments import cli, host, prior
 from experiments.course import Course, Plan
-from rl import buffer, memory, norm, parallel, rollout
+from rl import buffer, norm, parallel, resources, rollout
 from rl.agent import FromReplay
 from rl.env import Env
 from rl.policy import Policy, uniform
@@ -208,7 +208,7 @@ def check(args: Args, env: Learnable) -> list[Args]:
     room(args, env, first)
     least, world = replace(args, buffer_size=first * args.num_envs), prior.world(env, args)
     seen = jax.eval_shape(lambda key: begin(least, world, key), jax.random.key(0)).replay.data
-    return groups(args, memory.size(seen) // first, prior.window(args))
+    return groups(args, resources.size(seen) // first, prior.window(args))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from envs.simulation import Simulation
 from envs.task import Task
 from experiments import cli, host, prior, start
 from experiments.course import Course, Plan, Run
-from rl import memory, parallel, processes, record, runs
+from rl import parallel, record, resources, runs
 from rl.agent import FromReplay
 from rl.data import dataset, held_out, npz, sampling, verdict
 from rl.data.dataset import Dataset
@@ -142,7 +142,7 @@ def look(within: tuple[float, float], alike: bool, log: record.Record) -> None:
 
 
 def main(args: Args) -> None:
-    processes.use_threads(args.threads)
+    resources.use_threads(args.threads)
     env = envs.world(args.env, args.physics, threads=args.threads)
     check_rewards(args)
     data = prepared(args, env)
@@ -212,7 +212,7 @@ def check(args: Args, env: envs.World, data: Dataset) -> list[Args]:
             f"{who} plans {args.agent.chunks.horizon} actions, and the longest episode of "
             f"{args.data} has {longest}: lower --agent.chunks.horizon."
         )
-    memory.require(2 * data.size, f"{args.data}", "take a part of it")
+    resources.require(2 * data.size, f"{args.data}", "take a part of it")
     if args.sampler != Uniform():
         args.sampler.weights(parted(args, data)["train"])
     some = data.chosen(np.arange(1))
@@ -220,7 +220,7 @@ def check(args: Args, env: envs.World, data: Dataset) -> list[Args]:
     def once(key: Key) -> Run:
         return begin(args, env, sampling.source(some, Uniform()), key)
 
-    each = 4 * memory.size(jax.eval_shape(once, jax.random.key(0)))
+    each = 4 * resources.size(jax.eval_shape(once, jax.random.key(0)))
     return host.groups(args, each, "its networks", "lower --agent.hidden or --batch-size")
 
 

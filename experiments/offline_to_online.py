@@ -24,7 +24,7 @@ from envs.simulation import Simulation
 from experiments import cli, host, offline, start
 from experiments.course import Course
 from experiments.off_policy import groups, pace, plan, room
-from rl import buffer, memory, parallel, rollout
+from rl import buffer, parallel, resources, rollout
 from rl.data import npz, sampling
 from rl.data.dataset import Dataset
 from rl.data.sampling import Sampler, Source, Uniform
@@ -220,7 +220,7 @@ def check_data(args: Any, data: Dataset | None, without: str) -> None:
         raise ValueError(f"{of}: for --shards {args.shards} that is to be a multiple of it.")
     if data is None:
         return
-    memory.require(2 * data.size, f"{args.data}", "take a part of it")
+    resources.require(2 * data.size, f"{args.data}", "take a part of it")
     args.sampler.weights(data)
 
 
@@ -241,7 +241,7 @@ def check(args: Args, env: Simulation, data: Dataset | None) -> list[Args]:
         return begin(least, env, (), key).replay.data
 
     seen = jax.eval_shape(once, jax.random.key(0))
-    return groups(args, memory.size(seen) // first, window(args))
+    return groups(args, resources.size(seen) // first, window(args))
 
 
 if __name__ == "__main__":

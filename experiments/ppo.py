@@ -17,7 +17,7 @@ from agents.ppo import PPO
 from envs import checks
 from experiments import cli, host, play
 from experiments.course import Course, Plan, Run
-from rl import memory, parallel, rollout
+from rl import parallel, resources, rollout
 from rl.env import Env
 from rl.policy import Policy
 from rl.types import Key, Metrics, Params
@@ -149,7 +149,7 @@ def groups(args: Any, once: Callable[[Key], Any], what: str = "steps", **how: in
     run, seen = jax.eval_shape(once, key)
     parts = host.groups(
         args,
-        4 * memory.size(run, seen),  # the batch, its samples, both shuffled
+        4 * resources.size(run, seen),  # the batch, its samples, both shuffled
         f"{args.num_envs:,} worlds x {args.unroll} {what}",
         "lower --num-envs or --unroll",
     )

@@ -24,7 +24,7 @@ from experiments.base import Base
 from experiments.course import Course
 from experiments.off_policy import first_rows, groups, pace, plan, room
 from experiments.offline_to_online import check_data, mixed, shared, valued
-from rl import buffer, memory, norm, parallel, residual, rollout
+from rl import buffer, norm, parallel, residual, resources, rollout
 from rl.data import npz, sampling
 from rl.data.dataset import Dataset
 from rl.data.sampling import Sampler, Source, Uniform
@@ -201,7 +201,7 @@ def check(args: Args, env: Simulation, data: Dataset | None) -> list[Args]:
         return begin(least, env, (), key, learner).replay.data
 
     seen = jax.eval_shape(once, jax.random.key(0))
-    return groups(args, memory.size(seen) // first, args.n_step)
+    return groups(args, resources.size(seen) // first, args.n_step)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import envs
 from agents.scripted import Scripted
 from experiments import cli, play
 from experiments.deploy import Deployer, acted
-from rl import processes
+from rl import resources
 from rl.record import Record
 
 
@@ -40,7 +40,7 @@ def shown(task: Any) -> Any:
 
 
 def main(args: Args) -> None:
-    processes.use_threads(args.threads)
+    resources.use_threads(args.threads)
     cli.at_least(1, args, "eval_episodes")
     args = replace(args, env=shown(args.env))
     env = envs.simulate(args.env, args.physics, threads=args.threads)

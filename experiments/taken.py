@@ -17,7 +17,7 @@ import envs
 from envs.simulation import Simulation
 from experiments.base import action
 from experiments.lived import Lived, Piece, Pieces, Robot, Told, View
-from rl import artefact, buffer, manifest, memory, runs
+from rl import artefact, buffer, manifest, resources, runs
 from rl.artefact import Artefact
 from rl.bridge import wire
 from rl.bridge.learn import certs
@@ -151,8 +151,8 @@ def added(agent: Any, run: Any, store: Store, every: list[Told]) -> Any:
 def check_size(steps: int, env: Simulation) -> None:
     """Refuse replays of so many steps that do not fit in memory."""
     obs = jax.eval_shape(env.reset, jax.random.key(0)).obs
-    each = memory.size(obs, obs, action(env)) * len(Seen._fields)
-    memory.require(steps * each, f"--buffer-size {steps:,}", "lower it")
+    each = resources.size(obs, obs, action(env)) * len(Seen._fields)
+    resources.require(steps * each, f"--buffer-size {steps:,}", "lower it")
 
 
 def check_robots(names: tuple[str, ...], keys: Path | None, listen: str, again: bool) -> None:

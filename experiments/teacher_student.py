@@ -24,7 +24,7 @@ from envs import checks
 from envs.simulation import Simulation
 from experiments import cli, host, play
 from experiments.course import Course, Plan, Run
-from rl import memory, parallel, rollout
+from rl import parallel, resources, rollout
 from rl.policy import Policy
 from rl.types import Array, Key, Metrics, Obs, Params
 
@@ -144,9 +144,9 @@ def teacher_of(args: Args, env: Simulation) -> Teacher:
 def groups(args: Any, once: Callable[[Key], tuple[Any, Any]], robots: int = 1) -> list[Any]:
     """Seeds in groups that fit in memory, of the state before and after an iteration."""
     shapes = jax.eval_shape(once, jax.random.key(0))  # says what its batch is too small for
-    obs = memory.size(shapes[0].worlds.state.obs) * args.unroll * robots
+    obs = resources.size(shapes[0].worlds.state.obs) * args.unroll * robots
     return host.groups(
-        args, 3 * memory.size(shapes[0]) + 4 * obs,
+        args, 3 * resources.size(shapes[0]) + 4 * obs,
         f"{args.num_envs:,} worlds x {args.unroll} steps", "lower --num-envs or --unroll",
     )  # fmt: skip
 

@@ -20,7 +20,7 @@ from jax.sharding import SingleDeviceSharding
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from rl import manifest, memory, runs
+from rl import manifest, resources, runs
 from rl.types import Params, PyTree, keyed, words
 
 KEEP = 3  # newest checkpoints, besides the best
@@ -65,7 +65,7 @@ class Checkpoints:
     def save(self, step: int, state: PyTree, score: float) -> None:
         """Write `state` whole or not at all, and delete what is kept no longer; or OSError."""
         free = shutil.disk_usage(self.folder).free
-        if free < 1.5 * memory.size(state) + 1e6:  # orbax's own failure leaves its threads behind
+        if free < 1.5 * resources.size(state) + 1e6:  # orbax's failure leaves its threads behind
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         about = {"about": self.about, "leaves": _leaves(state), "keys": "words"}
         numbers = jax.device_get(words(state))

@@ -66,6 +66,9 @@ def _told() -> tuple[int, int]:
     if not own:
         if int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1:
             return int(os.environ["SLURM_STEP_NUM_TASKS"]), int(os.environ["SLURM_PROCID"])
+        if (tasks := os.environ.get("SLURM_NTASKS", "1")) != "1":
+            said = f"SLURM has {tasks} tasks for this job, and this is one process: srun starts all"
+            print(said, file=sys.stderr, flush=True)
         return 1, 0
     if lacking := [name for name in NAMES if name not in own]:
         are = "are" if len(own) > 1 else "is"
@@ -123,16 +126,6 @@ def check(count: int, shards: int) -> None:
             f"There are {count} processes, which learn one run together: give --shards, a multiple "
             "of their devices, to an experiment that has it."
         )
-
-
-def use_threads(threads: int) -> None:
-    """Give XLA `threads` threads (0: all this process has); before JAX is first used."""
-    if threads < 0:
-        raise ValueError(f"--threads is {threads}; it needs a count, or 0 for all.")
-    if threads > (most := 16 * (os.cpu_count() or 1)):
-        raise ValueError(f"--threads is {threads}; it takes at most 16 for each core, {most}.")
-    if threads:
-        os.environ["NPROC"] = str(threads)
 
 
 def several() -> bool:

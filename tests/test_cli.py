@@ -95,6 +95,16 @@ def test_data_of_no_task_are_told_how_to_make_some() -> None:
         prior.same_task(Path("x.npz"), {}, "panda-push-t", mine)
 
 
+def test_devices_that_are_not_there_are_told_of() -> None:
+    code = "import jax; from experiments import cli; cli.guard(jax.devices)"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).parent.parent, capture_output=True,
+        text=True, env=os.environ | {"JAX_PLATFORMS": "rocket"},
+    )  # fmt: skip
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("error: JAX_PLATFORMS is 'rocket' and JAX has nothing to compute")
+
+
 def test_what_is_a_defect_keeps_its_traceback() -> None:
     def main() -> None:
         raise jax.errors.JaxRuntimeError("INTERNAL: something else")
@@ -133,6 +143,8 @@ with Stop():
             assert process.stdout
             assert process.stdout.readline() == "deaf\n"
             process.send_signal(signal.SIGTERM)
+            assert process.stdout.readline() == "\n"
+            assert process.stdout.readline().startswith("asked to stop: ")
             time.sleep(1)
             assert process.poll() is None
             process.send_signal(signal.SIGTERM)

@@ -150,8 +150,8 @@ def test_bad_flags_are_refused_by_the_parser(
 def test_threads_bound_what_xla_uses(threads: int) -> None:
     code = f"""
 from pathlib import Path
-from rl import processes
-processes.use_threads({threads})
+from rl import resources
+resources.use_threads({threads})
 import jax
 jax.block_until_ready(jax.jit(lambda x: x @ x)(jax.numpy.ones((256, 256))))
 names = [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]

@@ -197,6 +197,14 @@ def test_who_is_not_told_who_it_is_is_refused(environment: dict[str, str], why: 
     assert "Traceback" not in ended.stderr
 
 
+def test_tasks_of_slurm_that_nothing_started_are_told_of(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SLURM_NTASKS", "4")
+    assert processes.join() == 1
+    assert capsys.readouterr().err.endswith("this is one process: srun starts all\n")
+
+
 @pytest.mark.parametrize("me", ["0", "1"])
 def test_one_that_does_not_come_is_told(me: str) -> None:
     assert processes.WAIT < 60

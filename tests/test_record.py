@@ -12,7 +12,7 @@ import pytest
 
 import envs
 from experiments import cli, host, off_policy, play, sac
-from rl import health, memory, record, runs
+from rl import health, record, resources, runs
 from rl.saver import Saver
 from tests.disks import full_disk
 from tests.test_off_policy import SMALL
@@ -146,7 +146,7 @@ def test_seeds_that_do_not_fit_train_in_groups_and_go_on_alone(
         str(tmp_path / "run"),
     ]
     monkeypatch.setattr("sys.argv", ["experiments/sac.py", *words])
-    monkeypatch.setattr(memory, "available", lambda: 6_000_000)
+    monkeypatch.setattr(resources, "available", lambda: 6_000_000)
     sac.main(cli.parse(sac.Args, words))
     assert "2 of 3 seeds fit in memory at a time" in capsys.readouterr().out
     found = {run.name: runs.read_manifest(run) for run in tmp_path.iterdir()}
@@ -154,7 +154,7 @@ def test_seeds_that_do_not_fit_train_in_groups_and_go_on_alone(
     assert {one["status"] for one in found.values()} == {"done"}
     again = cli.parse(sac.Args, ["--resume", str(tmp_path / "run-2")])
     assert (again.seed, again.seeds) == (7, 1)
-    monkeypatch.setattr(memory, "available", lambda: 1_000)
+    monkeypatch.setattr(resources, "available", lambda: 1_000)
     with pytest.raises(ValueError, match="are free: resume it where there is more"):
         off_policy.check(again, envs.simulate(again.env))
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from rl import manifest, memory
+from rl import manifest, resources
 from rl.data import dataset
 from rl.data.canonical import Refused
 from rl.data.dataset import Dataset
@@ -26,7 +26,7 @@ def joined(named: dict[str, Dataset], episodes: tuple[int, ...] = ()) -> Dataset
     parts = {name: first(name, data, count) for (name, data), count in counts}
     (name, one), *others = parts.items()
     size = sum(data.size for data in parts.values())
-    memory.require(size, ", ".join(named), "--episodes joins some of the episodes of each")
+    resources.require(size, ", ".join(named), "--episodes joins some of the episodes of each")
     for other, data in others:
         same(name, one, other, data)
     hashes: dict[str, str] = {}
