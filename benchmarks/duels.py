@@ -8,22 +8,10 @@ from benchmarks.measurement import OURS, Args, Measurement
 from benchmarks.process import Python, Run, trained
 
 PACKAGES = (*OURS, "playground", "mujoco-mjx", "warp-lang")
-LARGE = (
-    "--unroll",
-    20,
-    "--agent.minibatches",
-    32,
-    "--agent.epochs",
-    4,
-    "--agent.hidden",
-    512,
-    256,
-    128,
-    "--agent.critic-hidden",
-    512,
-    256,
-    128,
-)  # fmt: skip  (Playground's own for its walkers)
+LARGE = (  # Playground's own for its walkers
+    "--unroll", 20, "--agent.minibatches", 32, "--agent.epochs", 4,
+    "--agent.hidden", 512, 256, 128, "--agent.critic-hidden", 512, 256, 128,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -47,12 +35,13 @@ class Duel:
 
 
 def playground(args: Args) -> list[Measurement]:
-    """A quadruped on an accelerator, and a cheetah on whatever there is, ours on native physics."""
+    """A quadruped on an accelerator, and a cart-pole on whatever there is, ours on native
+    physics."""
     worlds, steps = args.duel_worlds or 8192, args.duel_steps or 20_000_000
     walker = "go1-joystick-flat", "playground:Go1JoystickFlatTerrain"
-    cheetah = "dmc-cheetah-run", "playground:CheetahRun"
+    cartpole = "dmc-cartpole-swingup", "playground:CartpoleSwingup"
     duels = [Duel(*walker, physics, worlds, steps, LARGE) for physics in ("mjx", "warp")]
-    duels.append(Duel(*cheetah, "native", args.duel_worlds or 64, args.duel_steps or 250_000))
+    duels.append(Duel(*cartpole, "native", args.duel_worlds or 64, args.duel_steps or 250_000))
     here = Python(sys.executable, PACKAGES)
     return [
         Measurement(

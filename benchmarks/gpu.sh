@@ -19,7 +19,7 @@ if [ "${TINY:-}" ]; then
     batches=(--many 64 --batch 512 --rounds 10 --pairs 1) rows=(--results "$out")
     judged=(--episodes 2 --results "$out/walking.jsonl")
     crossed=(--physics native --episodes 2 --steps 100 --results "$out/crossing.jsonl")
-    duel=(--only cheetah --duel-worlds 4 --duel-steps 2000 --pairs 1)
+    duel=(--only cartpole --duel-worlds 4 --duel-steps 2000 --pairs 1)
 fi
 export JAX_PLATFORMS=${JAX_PLATFORMS:-$platforms} XLA_PYTHON_CLIENT_PREALLOCATE=false
 

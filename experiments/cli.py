@@ -86,8 +86,8 @@ def parse(args_type: Any, args: list[str], begun: Mapping[str, Any] | None = Non
         args_type,
         prog=f"python -m experiments.{Path(sys.argv[0]).stem} --env {default['env_name']}"
         + f" --agent {made.get('--agent')}" * ("--agent" in made),
-        description=f"--env is one of {', '.join(envs.names())}; "
-        + "or playground:NAME, of MuJoCo Playground."
+        description=f"--env is one of {', '.join(envs.names())}, "
+        + "or playground:NAME of MuJoCo Playground."
         + f" --agent is one of {', '.join(agent_names())}." * any_agent,
         args=ordered(rest, hints),
         default=args_type(**default),

@@ -19,9 +19,7 @@ TASK = "dmc-cartpole-swingup"
 @dataclass(frozen=True)
 class Args(off_policy.Args):
     looks: ClassVar[int] = 50  # each step takes a CPU a tenth of a second
-    env: Any = field(
-        default_factory=lambda: envs.make_task(TASK, pixels=84, repeat=8)
-    )  # --env NAME
+    env: Any = field(default_factory=lambda: envs.make_task(TASK, pixels=84, repeat=8))
     env_name: tyro.conf.Suppress[str] = TASK
     n_step: int = 3  # rewards in a target
     learning_starts: int = 1_000

@@ -214,9 +214,8 @@ def groups(args: Any, each: int, what: str, mend: str) -> list[Any]:
     last = args.seed + args.seeds - 1
     if not 0 <= args.seed <= last < 2**31:
         raise ValueError(f"--seed {args.seed} to {last}: seeds lie from 0 to 2,147,483,647.")
-    most = processes.least(
-        int(0.75 * resources.available()) // max(each, 1)
-    )  # the rest is the program's, and others'
+    ours = int(0.75 * resources.available())  # the rest is the program's, and others'
+    most = processes.least(ours // max(each, 1))
     if args.resume and most < args.seeds:
         resources.require(each * args.seeds, what, "resume it where there is more")
     if most < 1:

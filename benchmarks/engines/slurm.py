@@ -50,9 +50,8 @@ class Job:
         """What is to be queued, as submitit asks for it in a job whose time is up."""
         from submitit.helpers import DelayedSubmission
 
-        if (
-            self.process
-        ):  # in a signal's handler, `wait` would be deaf: the wait it broke into goes on
+        if self.process:
+            # In a signal's handler `wait` would be deaf: the wait that it broke into goes on.
             self.process.terminate()
             if left([self.unit]):
                 self.process.kill()
