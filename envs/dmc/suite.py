@@ -5,6 +5,7 @@ the suite's benchmarks from pixels (Tassa et al. 2018, section 5; Yarats et al. 
 arXiv:2107.09645, who hold each action for two control steps and stack three pictures).
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,10 +48,10 @@ class Suite(Task):
         reward, metrics = self.earned(after)
         return self.repeat * reward, metrics
 
+    @abstractmethod
     def state(self, readings: Readings) -> Array:
         """What a policy sees that sees numbers [O]."""
-        raise NotImplementedError
 
+    @abstractmethod
     def earned(self, after: Readings) -> tuple[Array, Metrics]:
         """The suite's reward [] of a control step, and metrics."""
-        raise NotImplementedError
