@@ -13,9 +13,10 @@ part=${1:-}
 limit=${LIMIT:-570}
 out=${OUT:-runs/gpu}
 worlds=4096 physics=mjx platforms=cuda,cpu train=(--steps 200000000 --evals 20) duel=(--only go1)
-batches=(--many 4096 --batch 32768 --rounds 200) rows=() judged=() crossed=()
+batches=(--many 4096 --batch 32768 --rounds 200) seeds=() rows=() judged=() crossed=()
 if [ "${TINY:-}" ]; then
     worlds=4 physics=native platforms=cpu train=(--steps 400 --evals 1 --eval-episodes 1 --agent.hidden 32)
+    seeds=(--pairs 1 --steps 50000 --replay-steps 4000)
     batches=(--many 64 --batch 512 --rounds 10 --pairs 1) rows=(--results "$out")
     judged=(--episodes 2 --results "$out/walking.jsonl")
     crossed=(--physics native --episodes 2 --steps 100 --results "$out/crossing.jsonl")
@@ -30,7 +31,7 @@ needs() { # MODULE EXTRA
 }
 on_gpu() {
     [ "${TINY:-}" ] || python -c "import jax, sys; sys.exit(jax.default_backend() != 'gpu')" && return
-    echo "error: JAX finds no GPU here: nvidia-smi says whether there is one; JAX takes it with the extra cuda" >&2
+    echo "error: JAX finds no GPU here (JAX_PLATFORMS=$JAX_PLATFORMS): nvidia-smi says whether there is one, and JAX takes it with the extra cuda" >&2
     exit 1
 }
 may() { # what python -m takes
@@ -39,7 +40,7 @@ may() { # what python -m takes
     mkdir -p "$out"
     timeout --signal=TERM --kill-after=20 "$limit" python -m "$@" || code=$?
     if [ $code = 124 ] || [ $code = 137 ]; then
-        echo "$part was stopped after its $limit s: say it again, and a run that it trains goes on." >&2
+        echo "$part was stopped after its $limit s. Said again, a run that it trains goes on; LIMIT=SECONDS gives it longer." >&2
     fi
     return $code
 }
@@ -52,7 +53,7 @@ walk() { # NAME ENV PHYSICS
 }
 
 case "$part" in
-seeds) may benchmarks.speed seeds ${TINY:+--pairs 1} "${rows[@]}" ;;                # 2: seeds of SAC side by side
+seeds) may benchmarks.speed seeds "${seeds[@]}" "${rows[@]}" ;;                # 2: seeds of SAC side by side
 offline) may benchmarks.speed offline --learners 10 "${rows[@]}" ;;                   # 12
 go1) walk go1 go1-joystick-flat "$physics" ;;                                         # 7: return 26 within 5 minutes
 go1-end) may benchmarks.walking "$out/go1" --kicked --name go1-joystick-flat/end "${judged[@]}" ;;

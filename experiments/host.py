@@ -43,7 +43,7 @@ class Args:
     seed: int = 0  # of the first run
     seeds: int = 1  # independent runs, trained side by side
     num_envs: int = 1  # worlds per seed
-    shards: int = 1  # that worlds and batches lie in, over all devices; 1: on the first alone
+    shards: int = 1  # of worlds and batches, a multiple of all devices; 1: on the first alone
     physics: Literal["auto", "native", "mjx", "warp"] = "auto"  # auto: native on CPU, else mjx
     threads: int = 0  # for physics and XLA alike; 0: all this process has
     evals: int = 0  # times that the policy is judged while it trains
@@ -111,14 +111,15 @@ def learn(args: Args, env: envs.World, course: Course, log: record.Record) -> No
     saver = Saver(log, args.save_s, args.out if args.resume else None)
     deployer = Deployer(env, driven, args.env_name)
     log.update(**course.facts)
+    print(f"on       {parallel.devices(args.shards)}", flush=True)
     run = started(args, course, log, saver)
     log.save(course.steps(int(run.iteration[0])), jax.device_get(deploy(run.learner)))
     given = parallel.whole(args.shards, course.given)
     phase, evaluate = compiled(args.shards, course, run, given), judge(args, env, course, run, log)
-    log.spent("compile")
+    compiled_s = log.spent("compile")
     if args.evals and course.start and not int(run.iteration[0]):
         evaluate(course.steps(0), run.learner)  # what it is to be better than
-    print(f"compiled {log.manifest['compile_s']:.0f} s; a line after each tenth", flush=True)
+    print(f"compiled {compiled_s:.0f} s; a line after each tenth", flush=True)
     with Stop() as stop:
         done = int(run.iteration[0]) // iterations
         asked, due = processes.agreed(stop.asked, False)

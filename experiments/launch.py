@@ -188,7 +188,8 @@ def start() -> None:
     at = words.index("--") if "--" in words else len(words)
     if "--" not in words and not {"-h", "--help"} & {*words}:
         raise ValueError("Before the experiment comes --, as in -- sac --shards 2.")
-    about = f"{(__doc__ or '').splitlines()[0]} After -- come an experiment and its flags."
+    about = f"{(__doc__ or '').splitlines()[0]} After -- come an experiment and its flags, as "
+    about += "in -- sac --num-envs 8 --shards 2: --shards is a multiple of the devices of all."
     prog = "python -m experiments.launch"
     args = tyro.cli(Args, prog=prog, description=about, args=words[:at])
     sys.exit(main(args, words[at + 1 :]))

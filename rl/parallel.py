@@ -37,6 +37,13 @@ def mesh(shards: int) -> Mesh:
     return jax.make_mesh((count,), (AXIS,), axis_types=(AxisType.Auto,))
 
 
+def devices(shards: int) -> str:
+    """What a run is computed on, in words."""
+    kind, processes = jax.devices()[0].device_kind, jax.process_count()
+    count = f"{jax.device_count()} x " * (shards > 1)
+    return count + kind + f", in {processes} processes" * (processes > 1)
+
+
 def check(shards: int, **counts: int) -> None:
     """ValueError unless shards can lie on the devices there are, and each has as many of these."""
     if shards < 1:

@@ -79,6 +79,8 @@ def _told() -> tuple[int, int]:
         if not own[name].isdigit():
             raise ValueError(f"{name} is {own[name]!r}; it takes a number.")
     count, me = int(own[NAMES[1]]), int(own[NAMES[2]])
+    if not count:
+        raise ValueError(f"{NAMES[1]} is 0; it needs at least 1.")
     if me >= count:
         raise ValueError(f"{NAMES[2]} is {me}; of {count} processes the last is {count - 1}.")
     _reach(own[NAMES[0]], me)
@@ -113,10 +115,16 @@ def end(said: str) -> NoReturn:
     """Leave with an error; without the others, which would be waited for."""
     if not jax.distributed.is_initialized():
         sys.exit(said)
-    print(f"process {jax.process_index()}: {said}", file=sys.stderr, flush=True)
+    _last_word(f"process {jax.process_index()}: {said}")
     if not isinstance(sys.exception(), Lost):
-        time.sleep(1)  # for what others say of the same
+        time.sleep(2)  # for what others say of the same
     os._exit(1)
+
+
+def _last_word(said: str) -> None:
+    """Say it, and nothing after it: once some end, JAX itself ends the others with a stack."""
+    print(said, file=sys.stderr, flush=True)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def check(count: int, shards: int) -> None:
@@ -188,8 +196,8 @@ def together(out: Path | str, note: Callable[[str], None]) -> Iterator[None]:
             if line.recv(1):  # it says that it is done
                 return
         if not over.is_set():
+            _last_word(f"error: {said}")
             note(f"failed: {said}")
-            print(f"error: {said}", file=sys.stderr, flush=True)
             os._exit(1)
 
     for line in lines:

@@ -174,11 +174,12 @@ class Record:
             means["eval_success"], episodes["successes"] = success.mean(1), success
         self._append("evals.jsonl", step, means | episodes)
 
-    def spent(self, on: str) -> None:
+    def spent(self, on: str) -> float:
         """Count the seconds since the last call as spent `on` that, in all tries of the run."""
         before, self.lapped = self.lapped, time.perf_counter()
         name = f"{on}_s"
         self.update(**{name: round(self.manifest.get(name, 0.0) + self.lapped - before, 3)})
+        return self.lapped - before
 
     @property
     def score(self) -> float:

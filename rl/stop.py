@@ -46,5 +46,7 @@ class Stop:
                     print(said, file=sys.stderr, flush=True)
                     os._exit(128 + heard[0])  # as shells have it
                 self.asked = f"stopped by {SIGNALS[heard[0]]}"
-                print("\nasked to stop: saves and ends; asked again, ends at once", flush=True)
+                print(
+                    "\nasked to stop: saves after this phase, and ends; again, at once", flush=True
+                )
         os.close(ear)

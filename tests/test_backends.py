@@ -81,7 +81,7 @@ def test_readings_it_would_get_wrong_are_refused():
     free = mujoco.MjModel.from_xml_string(free)
     assert "leaves imu at zero" in unsupported(free, replace(SPEC, sensors=("imu", "p")))[0]
     assert "no field efc_aref_" in unsupported(free, replace(SPEC, fields=("efc_aref_",)))[0]
-    assert "cameras" in unsupported(free, replace(SPEC, cameras=(Camera("free"),)))[0]
+    assert "pictures" in unsupported(free, replace(SPEC, cameras=(Camera("free"),)))[0]
 
 
 def test_yielding_springs_are_not_in_this_mujoco():

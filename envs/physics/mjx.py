@@ -168,7 +168,7 @@ def unsupported(model: mujoco.MjModel, spec: TaskSpec) -> list[str]:
     """What of `model` MJX refuses or, worse, would leave out without a word; empty if nothing."""
     said = ignored(model, IGNORED, _options(model))
     if spec.cameras:
-        said.append("cameras need native physics")
+        said.append("pictures need physics native or warp")
     try:
         with jax.ensure_compile_time_eval():
             mjx.put_model(model)
