@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -24,9 +25,7 @@ SHORT = [*SAME.split(), *SAC.split()]
 
 def launch(*words: str, group: str = "--processes 2 --devices 2") -> subprocess.Popen:
     command = [sys.executable, "-m", "experiments.launch", *group.split(), "--", *words]
-    return subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    return subprocess.Popen(command, cwd=ROOT, stdout=PIPE, stderr=PIPE, text=True)
 
 
 def ran(words: list[str], devices: int = 1, **environment: str) -> subprocess.CompletedProcess:
@@ -68,6 +67,7 @@ def test_two_processes_learn_what_one_does_and_go_on_as_one(alone: Path, tmp_pat
     said, wrong = one.communicate()
     assert one.returncode == 0, said + wrong
     assert "SPMD" not in wrong  # which warns where all is sent to one device
+    assert said.count("on       4 x cpu, in 2 processes\n") == 1
     assert said.count("eval_return") == 1  # the first says it for all
     assert "Gloo" not in said
     same(told(alone), told(run))
@@ -116,12 +116,11 @@ with processes.together(Path("runs/it"), lambda status: Path(sys.argv[1]).write_
         subprocess.Popen(
             [sys.executable, "-c", code, str(tmp_path / str(i))],
             env=os.environ | (of_slurm(i) if srun else address | {"JAX_PROCESS_ID": str(i)}),
-            cwd=ROOT, stderr=subprocess.PIPE, text=True,
+            cwd=ROOT, stderr=PIPE, text=True,
         )
         for i in (0, 1)
     ]  # fmt: skip
-    for one in group:
-        assert one.stderr.readline() == "in\n"
+    assert all(one.stderr.readline() == "in\n" for one in group)
     group[killed].kill()
     _, wrong = group[1 - killed].communicate(timeout=20)
     group[killed].communicate()
@@ -182,6 +181,7 @@ def test_a_port_in_use_is_told_of() -> None:
         ({"JAX_COORDINATOR_ADDRESS": "no.invalid:1"}, "name another HOST:PORT"),
         ({"JAX_NUM_PROCESSES": "2"}, "JAX_NUM_PROCESSES is set and JAX_COORDINATOR_ADDRESS is not"),
         ({"JAX_NUM_PROCESSES": "two"}, "JAX_NUM_PROCESSES is 'two'; it takes a number"),
+        ({"JAX_NUM_PROCESSES": "0"}, "JAX_NUM_PROCESSES is 0; it needs at least 1"),
         ({"JAX_PROCESS_ID": "2"}, "JAX_PROCESS_ID is 2; of 2 processes the last is 1"),
         ({"JAX_COORDINATOR_ADDRESS": "here"}, "'here'; it takes HOST:PORT"),
         ({"JAX_COORDINATOR_ADDRESS": "here:99999"}, "a port of 1 to 65,535"),
