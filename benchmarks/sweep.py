@@ -26,6 +26,7 @@ class Progress:
     done: list[Unit] = field(default_factory=list)
     made: int = 0  # of those that are done, by this driver
     failed: dict[Unit, str] = field(default_factory=dict)  # and why
+    died: Counter[Unit] = field(default_factory=Counter)  # how often, and were taken up again
 
     @property
     def units(self) -> list[Unit]:
@@ -65,7 +66,7 @@ def sweep(
     retries: int,
 ) -> Progress:
     """Make all runs that wait; what is wanted may grow as they end."""
-    now, tries, looked = wanted(), Counter[Unit](), time.monotonic()
+    now, looked = wanted(), time.monotonic()
     try:
         while progress.waiting or progress.running or progress.elsewhere:
             show(progress)
@@ -73,7 +74,7 @@ def sweep(
                 submit(progress, engine)
             ended = engine.poll()
             for unit, code in ended:
-                settle(progress, unit, code, tries, retries)
+                settle(progress, unit, code, retries)
                 if len(unit.seeds) > 1:  # of which a part may have fitted in memory
                     grow(progress, plan.units(suite, {unit.arm: unit.seeds}, where))
             if time.monotonic() - looked > ELSEWHERE:
@@ -104,9 +105,7 @@ def submit(progress: Progress, engine: Engine) -> None:
         progress.failed[unit] = f"cannot begin: {error}"
 
 
-def settle(
-    progress: Progress, unit: Unit, code: int | None, tries: Counter[Unit], retries: int
-) -> None:
+def settle(progress: Progress, unit: Unit, code: int | None, retries: int) -> None:
     """What became of a run whose process has ended."""
     state, status = plan.look(unit)
     if plan.facts_of(unit.out).get("ended") == progress.running.pop(unit):
@@ -118,11 +117,11 @@ def settle(
     if state in ("done", "held", "damaged"):
         progress.made += state == "done"
         place(progress, unit)
-    elif died and tries[unit] < retries:
-        tries[unit] += 1
+    elif died and progress.died[unit] < retries:
+        progress.died[unit] += 1
         progress.waiting.appendleft(unit)
     else:
-        again = f" {tries[unit] + 1} times" if tries[unit] else ""
+        again = f" {progress.died[unit] + 1} times" if progress.died[unit] else ""
         how = f"died{again} (exit status {code})" if died else last_words(unit, code)
         progress.failed[unit] = f"{how}; see {unit.log}"
 

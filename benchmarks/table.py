@@ -7,6 +7,7 @@ import os
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -127,7 +128,7 @@ class Watch:
 
     def __init__(self, suite: Suite, rates: Rates, jobs: int, done: Iterable[Unit]) -> None:
         self.suite, self.rates, self.jobs = suite, rates, jobs
-        self._told = set(done)
+        self._told, self._died = set(done), Counter[Unit]()
         self._drawn = 0.0
         self._live = Live(auto_refresh=False) if sys.stdout.isatty() else None
 
@@ -151,10 +152,13 @@ class Watch:
             if ended or not rest or time.monotonic() - self._drawn > 0.5:
                 self._live.update(self._table(progress), refresh=True)
                 self._drawn = time.monotonic()
-        elif progress.made or progress.failed:
+        elif progress.made or progress.failed or progress.died:
             self._say(ended, progress)
 
     def _say(self, ended: list[Unit], progress: Progress) -> None:
+        for unit in progress.died - self._died:
+            print(f"again  {unit.name}: its process died, and it goes on", flush=True)
+        self._died = progress.died.copy()
         for unit in ended:
             if unit in progress.failed:
                 print(f"failed {unit.name}: {progress.failed[unit]}", flush=True)

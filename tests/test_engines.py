@@ -36,14 +36,31 @@ def processes(word: str, tmp_path: Path) -> list[psutil.Process]:
     return found
 
 
+def driver_of(tmp_path: Path, name: str, *words: str) -> subprocess.Popen:
+    """A driver whose words are kept."""
+    command = [sys.executable, "-m", "benchmarks", "run", name, "--runs", str(tmp_path / "runs")]
+    return subprocess.Popen(
+        [*command, *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        close_fds=False,
+    )  # fmt: skip
+
+
+def test_a_run_whose_process_is_killed_goes_on_and_the_sweep_says_so(tmp_path: Path) -> None:
+    driver = driver_of(tmp_path, toys(tmp_path, seeds=1, pause=0.3), "--jobs", "1")
+    while not (found := processes("benchmarks.toy", tmp_path)):
+        assert driver.poll() is None
+        time.sleep(0.05)
+    found[0].kill()
+    said, _ = driver.communicate(timeout=120)
+    assert driver.returncode == 0, said
+    assert said.count("again  ") == 1
+    assert said.count("done   ") == len(manifests(tmp_path)) == 4
+
+
 @pytest.mark.slow
 def test_a_cluster_that_loses_workers_makes_every_run_once(tmp_path: Path) -> None:
     name = toys(tmp_path, seeds=2, pause=0.3)
-    driver = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks", "run", name, "--engine", "ray", "--jobs", "2",
-         "--runs", str(tmp_path / "runs"), "--retries", "20"],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, close_fds=False,
-    )  # fmt: skip
+    driver = driver_of(tmp_path, name, "--engine", "ray", "--jobs", "2", "--retries", "20")
     killed, until = [], time.monotonic() + 100
     while len(killed) < 4 and driver.poll() is None and time.monotonic() < until:
         time.sleep(0.5)
