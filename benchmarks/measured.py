@@ -12,7 +12,7 @@ from rl import stats
 
 # The first with an agent of a page's name draws it.
 SUITES = ("gym", "quadruped", "offline", "offline_to_online", "imitation", "residual", "finetune",
-          "published")  # fmt: skip
+          "pixels", "large_batch", "published")  # fmt: skip
 
 
 def measured(results: Path, arms: dict[str, str]) -> dict[str, dict[str, list[Result]]]:
@@ -55,7 +55,7 @@ def ends(tasks: dict[str, list[Result]]) -> str:
         made = {(git.get("commit") or "unknown")[:7] + "+" * bool(git.get("dirty")) for git in gits}
         lines.append(
             f"| {task} | {len(seeds)} | {seeds[0].steps[-1]:,} | {finals.mean():{told}} "
-            f"| {low} to {high} | {', '.join(sorted(made))} |"
+            f"| {f'{low} to {high}' if len(seeds) > 1 else ''} | {', '.join(sorted(made))} |"
         )
     return "\n".join(lines)
 
