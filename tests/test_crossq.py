@@ -160,6 +160,7 @@ def test_planted_errors_are_caught(plant: Callable, rng: np.random.Generator) ->
 
 
 @pytest.mark.parametrize(("terminated", "q"), [(True, 1.0), (False, 2.0)])
+@pytest.mark.long
 def test_q_converges_to_the_known_value(terminated: bool, q: float) -> None:
     """Reward 1 at every step: 1 if that ends it, else 1 / (1 - gamma)."""
     agent = CrossQ(

@@ -162,6 +162,7 @@ def test_its_target_doubts_what_critics_disagree_on() -> None:
     told_apart(jax.jit(AGENT.backup)(state, macro, KEY), target(), wrong)
 
 
+@pytest.mark.long
 def test_an_update_tunes_one_flow_and_the_other_imitates() -> None:
     state, macro = known()
     cold, _ = jax.jit(AGENT.update)(state, BATCH, KEY)
@@ -217,6 +218,7 @@ def test_what_makes_no_sense_is_refused(make: Any, why: str) -> None:
         make()
 
 
+@pytest.mark.long
 def test_its_flow_goes_where_more_is_rewarded() -> None:
     """A bandit, above a flow of any action: what is tuned draws those that come to more."""
     agent = QAM(base=planners.ONCE, passes=5, sharpness=10.0, doubt=0.0, lr=2e-3, warm=100,

@@ -94,7 +94,7 @@ def test_a_resume_that_is_refused_leaves_the_run_as_it_was(tmp_path: Path) -> No
         pytest.param(
             ["--agent.critic-lr", "1e10"], 1_000, "became NaN or infinite", marks=pytest.mark.slow
         ),
-        ([], 1e-6, "times the largest return"),
+        pytest.param([], 1e-6, "times the largest return", marks=pytest.mark.long),
     ],
 )
 def test_a_learner_that_breaks_is_stopped_and_examined(

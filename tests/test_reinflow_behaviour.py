@@ -25,6 +25,7 @@ from tests.test_reinflow import AGENT, K, N, begun, ends_of, sampled
 ONES = jnp.array([1.0, -1.0])
 
 
+@pytest.mark.long
 def test_on_a_fresh_batch_nothing_is_off_before_the_first_step() -> None:
     """And after it something is."""
     state = begun(AGENT)

@@ -53,6 +53,7 @@ def test_a_declared_camera_goes_through_collect_as_uint8() -> None:
     assert np.abs(drawn.astype(int) - np.asarray(begun.state.obs["image"][0])).mean() < 2
 
 
+@pytest.mark.long
 def test_a_video_is_written_in_real_time(tmp_path: Path) -> None:
     model = envs.make_task("HalfCheetah-v5").model()
     poses = np.repeat(model.qpos0[None], 40, 0)

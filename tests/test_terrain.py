@@ -39,6 +39,7 @@ def test_a_critic_is_told_the_ground_about_its_robot() -> None:
     assert edges <= 2  # a point on the very edge of a step
 
 
+@pytest.mark.long
 def test_the_solver_has_settled_on_steps() -> None:
     """With one iteration half of the steps of legs that thrash are 0.4 rad/s off or more."""
     task = envs.make_task("go2-joystick-rough", level=5)

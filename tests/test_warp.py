@@ -76,6 +76,7 @@ def log():
     return env, jax.jit(jax.vmap(env.reset)), jax.jit(jax.vmap(env.step))
 
 
+@pytest.mark.long
 def test_randomised_episodes_are_natives(log):
     env, reset, step = log
     native = simulation(Native)
