@@ -181,10 +181,10 @@ def test_it_goes_on_where_it_was_stopped_without_the_run_it_started_from(
     monkeypatch.setattr("sys.argv", ["offline_to_online.py", *words, "--out", str(cut)])
     spent, count = record.Record.spent, iter(range(99))
 
-    def stop(self: Any, on: str) -> None:
-        spent(self, on)
+    def stop(self: Any, on: str) -> float:
         if on == "train" and next(count) == 1:
             signal.raise_signal(signal.SIGINT)
+        return spent(self, on)
 
     with monkeypatch.context() as patched:
         patched.setattr(record.Record, "spent", stop)

@@ -84,10 +84,10 @@ def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
     monkeypatch.setattr("sys.argv", ["residual.py", *words, "--out", str(cut)])
     spent, count = record.Record.spent, iter(range(99))
 
-    def stop(self: Any, on: str) -> None:
-        spent(self, on)
+    def stop(self: Any, on: str) -> float:
         if on == "train" and next(count) == 1:
             signal.raise_signal(signal.SIGINT)
+        return spent(self, on)
 
     with monkeypatch.context() as patched:
         patched.setattr(record.Record, "spent", stop)
