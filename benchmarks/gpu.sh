@@ -53,7 +53,7 @@ walk() { # NAME ENV PHYSICS
 }
 
 case "$part" in
-seeds) may benchmarks.speed seeds "${seeds[@]}" "${rows[@]}" ;;                # 2: seeds of SAC side by side
+seeds) may benchmarks.speed seeds "${seeds[@]}" "${rows[@]}" ;;                       # 2: seeds of SAC side by side
 offline) may benchmarks.speed offline --learners 10 "${rows[@]}" ;;                   # 12
 go1) walk go1 go1-joystick-flat "$physics" ;;                                         # 7: return 26 within 5 minutes
 go1-end) may benchmarks.walking "$out/go1" --kicked --name go1-joystick-flat/end "${judged[@]}" ;;
