@@ -47,6 +47,7 @@ class Args:
     checkouts: Path = ROOT / ".peers"  # with JAX-CORL and unifloral as they were cloned
     updates: int = 2_000  # of offline agents, in each of five repeats
     learners: int = 1  # of each offline agent, side by side
+    together: int = 5  # seeds in a run of seeds
     duel_worlds: int | None = None  # of playground (8,192, or 64 of a cart-pole)
     duel_steps: int | None = None  # of PPO there (20,000,000, or 250,000)
     results: Path = ROOT / "benchmarks" / "results"

@@ -167,25 +167,26 @@ def large_batch(args: Args) -> list[Measurement]:
 
 
 def seeds(args: Args) -> list[Measurement]:
-    """Five seeds in one run against five runs of one, each of the five as long as the first."""
+    """Seeds in one run against as many runs of one, each as long as the first."""
+    many = args.together
 
     def ppo(count: int, seed: int) -> Run:
         words = "--env", "HalfCheetah-v5", "--steps", args.steps // 5, "--eval-episodes", 1
         told = trained("ppo", *words, "--seed", seed, "--seeds", count)
-        return {**told, "value": told["value"] * 5 / count}
+        return {**told, "value": told["value"] * many / count}
 
     def sac(count: int, seed: int) -> Run:
         words = (
             "--env", "HalfCheetah-v5", "--steps", args.replay_steps // 2, "--learning-starts",
-            1_000, "--evals", 0, "--eval-episodes", 1,
+            1_000, "--evals", 0, "--eval-episodes", 1, "--physics", "native",
         )  # fmt: skip
         told = trained("sac", *words, "--seed", seed, "--seeds", count)
-        return {**told, "value": told["value"] * 5 / count}
+        return {**told, "value": told["value"] * many / count}
 
     one = Python(sys.executable, OURS)
     return [
         Measurement(
-            f"seeds/{name}/5-together-vs-alone", "s", functools.partial(train, 5),
+            f"seeds/{name}/{many}-together-vs-alone", "s", functools.partial(train, many),
             functools.partial(train, 1), one, pairs=3,
         )
         for name, train in (("ppo", ppo), ("sac", sac))

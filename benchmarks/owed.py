@@ -20,6 +20,7 @@ HEAD = """# Owed
 Measurements that need an accelerator or more hours than there were, oldest first. Whoever has the
 machine runs the commands of one, commits its rows and says `python -m benchmarks owed paid NUMBER`.
 `python -m benchmarks owed` lists them, `python -m benchmarks owed add` puts another at the end.
+benchmarks/gpu.sh has what an accelerator is for, in parts of under ten minutes.
 """
 ENTRY = re.compile(
     r"## (?P<number>\d+)\. (?P<what>.+)\n\n"

@@ -140,3 +140,9 @@ def test_what_is_owed_here_can_be_run() -> None:
             assert words[0] in COMMANDS, command
             if words[0] in ("run", "report", "search"):
                 assert words[1] in suite.names(), command
+
+
+def test_what_takes_an_accelerator_is_in_parts_of_gpu_sh() -> None:
+    for entry in owed.read(owed.Args().file):
+        if re.search("accelerator|GPU", entry.takes):
+            assert all(x.startswith("benchmarks/gpu.sh ") for x in entry.commands), entry
