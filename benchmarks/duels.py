@@ -35,13 +35,16 @@ class Duel:
 
 
 def playground(args: Args) -> list[Measurement]:
-    """A quadruped on an accelerator, and a cart-pole on whatever there is, ours on native
-    physics."""
+    """A quadruped on an accelerator; a cheetah and a cart-pole on a CPU, ours on native physics."""
     worlds, steps = args.duel_worlds or 8192, args.duel_steps or 20_000_000
     walker = "go1-joystick-flat", "playground:Go1JoystickFlatTerrain"
-    cartpole = "dmc-cartpole-swingup", "playground:CartpoleSwingup"
+    small = (
+        ("dmc-cheetah-run", "playground:CheetahRun"),
+        ("dmc-cartpole-swingup", "playground:CartpoleSwingup"),
+    )
     duels = [Duel(*walker, physics, worlds, steps, LARGE) for physics in ("mjx", "warp")]
-    duels.append(Duel(*cartpole, "native", args.duel_worlds or 64, args.duel_steps or 250_000))
+    worlds, steps = args.duel_worlds or 64, args.duel_steps or 250_000
+    duels += [Duel(*pair, "native", worlds, steps) for pair in small]
     here = Python(sys.executable, PACKAGES)
     return [
         Measurement(

@@ -48,7 +48,7 @@ class Args:
     updates: int = 2_000  # of offline agents, in each of five repeats
     learners: int = 1  # of each offline agent, side by side
     together: int = 5  # seeds in a run of seeds
-    duel_worlds: int | None = None  # of playground (8,192, or 64 of a cart-pole)
+    duel_worlds: int | None = None  # of playground (8,192, or 64 on a CPU)
     duel_steps: int | None = None  # of PPO there (20,000,000, or 250,000)
     results: Path = ROOT / "benchmarks" / "results"
 

@@ -1,6 +1,7 @@
 """One side of a measurement: a Python that runs a process and reads the JSON it prints."""
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -8,11 +9,14 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
+
+from rl.stop import ECHO
 
 Run = dict[str, Any]  # what a process tells of itself, at least its `value`
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,13 +38,24 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM, which ends a program as Ctrl-C does."""
 
 
-def terminate(*_: Any) -> NoReturn:
-    raise Terminated
+def heed() -> None:
+    """SIGTERM ends this process as Ctrl-C does; who tells it twice at once has told it once."""
+    last = -math.inf
+
+    def end(number: int, _: Any) -> None:
+        nonlocal last
+        before, last = last, time.monotonic()
+        if last > before + ECHO:
+            raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, end)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as in the background of a script
+        signal.signal(signal.SIGINT, end)
 
 
 def guard(main: Callable[[], None]) -> None:
     """Call `main`: what its user can mend is one sentence, and SIGTERM ends it as Ctrl-C does."""
-    signal.signal(signal.SIGTERM, terminate)
+    heed()
     try:
         main()
     except BrokenPipeError:

@@ -4,8 +4,10 @@ import os
 import signal
 import sys
 import threading
+import time
 from typing import Self
 
+ECHO = 0.5  # s in which another is the first again: timeout passes on what a terminal sends to all
 SIGNALS = {int(signal.SIGINT): "Ctrl-C", int(signal.SIGTERM): "SIGTERM"}
 
 
@@ -39,13 +41,16 @@ class Stop:
         os.close(self._mouth)
 
     def _listen(self, ear: int) -> None:
+        first = 0.0
         while heard := os.read(ear, 1):
             if heard[0] in self._before:
+                if self.asked and time.monotonic() < first + ECHO:
+                    continue
                 if self.asked:
                     said = "\nstopped at once: --resume goes on from the last checkpoint"
                     print(said, file=sys.stderr, flush=True)
                     os._exit(128 + heard[0])  # as shells have it
-                self.asked = f"stopped by {SIGNALS[heard[0]]}"
+                first, self.asked = time.monotonic(), f"stopped by {SIGNALS[heard[0]]}"
                 print(
                     "\nasked to stop: saves after this phase, and ends; again, at once", flush=True
                 )

@@ -30,6 +30,7 @@ def test_all_robots_are_judged_on_all_wires(tmp_path: Path) -> None:
     assert {"go2-joystick-flat@500", "panda-reach@20", "panda-reach@200"} <= row["shares"].keys()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ticks", adversaries.WIRES)
 def test_an_arm_is_driven_to_its_limits_and_not_beyond(arm: Spec, ticks: int) -> None:
     rng, walk = np.random.default_rng(1), adversaries.WISHES["bang-bang"]

@@ -44,6 +44,7 @@ def begun(name: str, **fields: Any) -> tuple[Any, np.ndarray, np.ndarray]:
     return env, np.array(start.qpos), np.array(start.qvel)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("actions", ["ee", "joints"])
 @pytest.mark.parametrize("name", ARMS)
 def test_every_start_of_a_task_is_one_it_may_begin_at(name: str, actions: str) -> None:

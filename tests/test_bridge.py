@@ -133,6 +133,7 @@ def child(process: subprocess.Popen[str] | psutil.Process, name: str) -> psutil.
     raise AssertionError(f"no {name}")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
 @pytest.mark.parametrize("who", ["policyd", "run"])
 def test_a_robot_whose_policy_or_pilot_is_gone_is_held(
@@ -158,6 +159,7 @@ def test_a_robot_whose_policy_or_pilot_is_gone_is_held(
     assert np.abs(np.diff(targets[:50], axis=0)).max() > 0
 
 
+@pytest.mark.long
 def test_a_robot_that_loses_its_bridge_holds_and_is_damped(
     path: Path, address: str, tmp_path: Path
 ) -> None:
@@ -194,6 +196,7 @@ def test_a_damped_robot_lies_on_the_ground(path: Path) -> None:
     assert np.abs(robot.data.qvel).max() < 0.1
 
 
+@pytest.mark.long
 def test_a_policy_that_loses_its_robot_ends_and_says_so(path: Path, address: str) -> None:
     sim = bridge("sim", path, "--address", address, "--seconds", 60, "--pace", "real")
     run = bridge("run", path, "--robot", address, *NUMPY)

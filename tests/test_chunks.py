@@ -136,6 +136,7 @@ def looped(seen: Transition, history: int, b: int) -> tuple[np.ndarray, ...]:
     return obs[rows], action[[min(j, last) for j in ahead]], np.array([j <= last for j in ahead])
 
 
+@pytest.mark.long
 @given(
     st.integers(1, 4), st.integers(1, 5), st.integers(0, 2**32 - 1), st.sampled_from([0, 0.2, 0.6])
 )

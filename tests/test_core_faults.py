@@ -43,6 +43,7 @@ def test_a_fault_is_answered_in_the_same_tick(name: str) -> None:
         assert rig.tick(body(), REST).state == state
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("when", ["before the question", "after it", "between two ticks"])
 @pytest.mark.parametrize("ticks", [1, FAST])
 @pytest.mark.parametrize("who", ["operator", "watcher"])

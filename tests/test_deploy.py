@@ -173,6 +173,7 @@ def test_a_task_of_raw_fields_leaves_none(name: str, tmp_path: Path) -> None:
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "runtime"),
     [

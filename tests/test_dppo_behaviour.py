@@ -20,6 +20,7 @@ from tests.planners import KEY, A, plans
 from tests.test_dppo import AGENT, BASE, LEARNED, K, N, begun
 
 
+@pytest.mark.long
 def test_the_last_steps_alone_are_learned() -> None:
     """Other parameters there leave the way to them as it was, and that way's network stays."""
     state = begun()

@@ -47,6 +47,7 @@ def moved(before: Any, after: Any) -> bool:
     )
 
 
+@pytest.mark.long
 def test_the_critics_loss_moves_the_encoder_and_the_actors_does_not(
     given: tuple[Any, Transition],
 ) -> None:
@@ -68,6 +69,7 @@ def test_the_critics_loss_moves_the_encoder_and_the_actors_does_not(
     assert jnp.isfinite(jnp.array(list(metrics.values()))).all()
 
 
+@pytest.mark.long
 def test_values_and_targets_are_those_of_the_papers(given: tuple[Any, Transition]) -> None:
     state, batch = given
     keys = jax.random.split(jax.random.key(1))

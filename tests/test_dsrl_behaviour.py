@@ -59,6 +59,7 @@ class Drift:
         return jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, state)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", BASES)
 @both
 def test_the_base_stays_as_it_was_and_the_rest_moves(critics_of: Any, name: str) -> None:

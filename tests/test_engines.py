@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from benchmarks import foreign, run
+from benchmarks import process as processing
 from benchmarks.engines import engine
 from benchmarks.engines.engine import Needs, site
 from benchmarks.engines.local import Inline
@@ -29,10 +30,10 @@ from tests.test_sweep import ROOT, args, manifests, results, toys
 def processes(word: str, tmp_path: Path) -> list[psutil.Process]:
     """Those of ours with this word on their command line, and the place of a test."""
     found = []
-    for process in psutil.process_iter(["cmdline"]):
-        words = process.info["cmdline"] or []
+    for one in psutil.process_iter(["cmdline"]):
+        words = one.info["cmdline"] or []
         if word in words and any(str(tmp_path) in x for x in words):
-            found.append(process)
+            found.append(one)
     return found
 
 
@@ -45,6 +46,7 @@ def driver_of(tmp_path: Path, name: str, *words: str) -> subprocess.Popen:
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_run_whose_process_is_killed_goes_on_and_the_sweep_says_so(tmp_path: Path) -> None:
     driver = driver_of(tmp_path, toys(tmp_path, seeds=1, pause=0.3), "--jobs", "1")
     while not (found := processes("benchmarks.toy", tmp_path)):
@@ -96,14 +98,26 @@ def test_a_stop_of_an_earlier_try_ends_no_sweep(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def sigterm() -> Iterator[None]:
-    """What is done at SIGTERM is left as it was."""
-    before = signal.getsignal(signal.SIGTERM)
+def handlers() -> Iterator[None]:
+    """What is done at Ctrl-C and SIGTERM is left as it was."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
-@pytest.mark.usefixtures("sigterm")
+@pytest.mark.usefixtures("handlers")
+def test_a_ctrl_c_that_is_passed_on_as_well_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    processing.heed()
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(signal.SIGINT)
+    monkeypatch.setattr(processing, "ECHO", 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.usefixtures("handlers")
 def test_a_peer_that_is_ended_was_not_stopped_by_its_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -160,6 +160,7 @@ def test_critics_learn_of_what_the_policy_saw_when_it_planned() -> None:
     told_apart(told["critic_loss"], loss(macro.window.seen, plan), wrong)
 
 
+@pytest.mark.long
 def test_an_update_learns_by_new_critics_and_leaves_the_base_to_imitate() -> None:
     """Base, editor and temperature of the last batch alone."""
     state, macro = known()

@@ -90,6 +90,7 @@ def test_old_and_damaged_frames_of_friends_change_no_command(ticks: int) -> None
     assert lived(ticks, 0) == lived(ticks, 3)
 
 
+@pytest.mark.long
 def test_a_flight_among_strangers_is_the_same_to_the_last_bit(tmp_path: Path) -> None:
     results = tmp_path / "a.jsonl"
     fuzz.main(fuzz.Args(frames=3000, seconds=1.0, results=results))

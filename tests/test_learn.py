@@ -122,6 +122,7 @@ def made(folder: Path) -> tuple[Path, Path]:
     return folder / "keys", path
 
 
+@pytest.mark.long
 def test_before_the_first_word_of_a_learner_it_is_silent_since_the_robot_began(
     tmp_path: Path,
 ) -> None:

@@ -109,6 +109,7 @@ def test_goals_can_be_moved_where_nothing_else_moves_with_them() -> None:
     assert {*ARMS} - {*GOALS} == {"panda-peg-insertion", "panda-stack"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", GOALS)
 def test_in_hindsight_what_was_achieved_was_the_goal(name: str) -> None:
     task: Task = envs.make_task(name, rewards="sparse")

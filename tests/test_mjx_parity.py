@@ -108,6 +108,7 @@ def assert_close(got, want, dt, where):
         assert (error <= allowed)[where].all(), (name, (error / allowed)[where].max())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "kind"),
     [

@@ -55,6 +55,7 @@ def trained(data: Path, out: Path, *words: str) -> Path:
     return out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "agent", ["bc", "iql", pytest.param("rebrac --agent.actor-bc 2", marks=pytest.mark.slow)]
 )

@@ -124,6 +124,7 @@ def test_a_lesson_is_one_of_its_best_or_what_was_done_moved() -> None:
     assert np.mean(picks) > 1 / KEPT
 
 
+@pytest.mark.long
 def test_an_update_teaches_the_base_its_lesson_once_critics_are_warm() -> None:
     state, macro = known()
     assert AGENT.warm == AGENT.delay

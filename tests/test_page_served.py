@@ -154,6 +154,7 @@ def test_whatever_else_is_said_does_nothing(served: Served) -> None:
     assert served.heard() == []
 
 
+@pytest.mark.long
 def test_who_only_knocks_takes_nothing(served: Served) -> None:
     rng, links = np.random.default_rng(0), []
     with served.browser() as browser:
@@ -191,6 +192,7 @@ def test_who_watches_hears_that_its_bridge_is_another_robots() -> None:
     watcher.link.close()
 
 
+@pytest.mark.long
 def test_a_robot_goes_on_without_its_page() -> None:
     ages = {"state-age": 9, "operator-age": 9, "late": 9, "plan-age": 900}
     patient = [f"--limits.{name}={age}" for name, age in ages.items()]

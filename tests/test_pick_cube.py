@@ -81,6 +81,7 @@ def judged(task: PickCube, episodes: int, expert: Expert) -> rollout.Episodes:
     return jax.device_get(run(jax.random.key(1)))
 
 
+@pytest.mark.long
 def test_a_block_that_is_as_slippery_as_ice_is_not_lifted() -> None:
     assert judged(PickCube(), 20, Expert()).final["success"].mean() > 0.95
     assert judged(PickCube(friction=0.05), 20, Expert()).final["success"].mean() == 0

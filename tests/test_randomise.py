@@ -112,6 +112,7 @@ def test_friction_of_the_ground_slows_what_slides(backend: type) -> None:
     assert (nominal, more) == pytest.approx((0.5, 0.75), rel=0.02)
 
 
+@pytest.mark.long
 @PHYSICS
 @pytest.mark.parametrize(
     ("ranges", "factor"),

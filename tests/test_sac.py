@@ -164,6 +164,7 @@ def test_the_lowest_member_makes_the_target(rng: np.random.Generator) -> None:
     assert not close(ours, moved(crossq.c51_target(logits, -3, 4, "mean")))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize(("terminated", "q"), [(True, 1.0), (False, 2.0)])
 def test_q_converges_to_the_known_value(head: str, terminated: bool, q: float) -> None:

@@ -232,7 +232,8 @@ def test_every_row_of_the_bars_is_measured() -> None:
         "ppo/1M/vs-sbx-default", "ppo/1M/vs-sbx-best",
         "sac/1env/vs-sbx", "sac/8env/vs-sbx", "sac/matmul-fraction", "td3/1env/vs-sbx",
         "seeds/sac/5-together-vs-alone", "playground/go1-joystick-flat/mjx/8192",
-        "playground/go1-joystick-flat/warp/8192", "playground/dmc-cartpole-swingup/native/64",
+        "playground/go1-joystick-flat/warp/8192", "playground/dmc-cheetah-run/native/64",
+        "playground/dmc-cartpole-swingup/native/64",
         "large_batch/fast_td3/1024x8192",
     }  # fmt: skip
     import envs

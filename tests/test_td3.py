@@ -100,6 +100,7 @@ def test_losses_are_the_oracles(actor_q: str, rng: np.random.Generator) -> None:
     assert not close(loss, offpolicy.td3_actor_loss(-chosen))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize(("terminated", "q"), [(True, 1.0), (False, 2.0)])
 def test_q_converges_to_the_known_value(head: str, terminated: bool, q: float) -> None:

@@ -90,6 +90,7 @@ def teleop(desk: str, *words: object) -> subprocess.Popen[str]:
     return bridge("teleop", desk, ARM, *words)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_robot_whose_teleop_goes_is_held_in_time_and_another_takes_over(
     sent: signal.Signals, tmp_path: Path
