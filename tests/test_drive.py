@@ -52,6 +52,7 @@ def test_a_drive_takes_a_name_of_its_own(tmp_path: Path) -> None:
     assert drive.free(tmp_path) == "drive-3"
 
 
+@pytest.mark.long
 def test_who_is_told_to_end_leaves_neither_robot_nor_policy(tmp_path: Path) -> None:
     words = "--pace", "real", "--seconds", "60", "--no-video", "--out", str(tmp_path)
     driven = subprocess.Popen(

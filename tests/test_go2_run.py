@@ -66,6 +66,7 @@ def driven(where: str, log: Path) -> None:
     assert (again.ticks, again.different) == (len(found.rows), 0)
 
 
+@pytest.mark.long
 def test_it_is_driven_over_udp(tmp_path: Path) -> None:
     driven(f"go2+udp:{wire.free_address()}", tmp_path / "log.mcap")
 

@@ -140,6 +140,7 @@ def test_before_the_first_word_of_a_learner_it_is_silent_since_the_robot_began(
         actor.inbox.link.close()
 
 
+@pytest.mark.long
 def test_what_is_left_for_other_runs_is_told_of_and_is_sent_to_their_learner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,6 +103,7 @@ def test_derived_constants_are_mujocos(slider):
         env.physics.step(env.physics.blank(), {}, {"geom_contype": jnp.zeros(1)})
 
 
+@pytest.mark.long
 def test_a_failed_world_ends_alone(slider):
     _, reset, step = slider
     before = reset(jax.random.split(jax.random.key(1), WORLDS))

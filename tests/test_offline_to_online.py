@@ -108,6 +108,7 @@ def test_a_warm_start_keeps_the_learner_and_sees_no_data(
     assert int(run.learner.critic.opt[0].count[0]) == 500  # the optimiser's state came along
 
 
+@pytest.mark.long
 def test_who_goes_on_goes_on_with_its_own_settings(calql: Path) -> None:
     args = parsed("--start-from", str(calql), "--seed", "3", "--agent.penalty", "0.5")
     assert args.agent == CQL((32,), (32,), calibrated=True, actions=2, penalty=0.5)

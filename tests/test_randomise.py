@@ -129,6 +129,7 @@ def test_mass_resists_a_force(backend: type, ranges: Ranges, factor: float) -> N
     assert other == pytest.approx(2 * factor, rel=1e-4)
 
 
+@pytest.mark.long
 @PHYSICS
 @pytest.mark.parametrize(
     ("ranges", "factor"),
