@@ -102,6 +102,10 @@ sweep() { # SUITE SEEDS JOBS, what of it
     may benchmarks report "$1" --runs "$out" --records "$results/$1.jsonl"
 }
 
+if [[ ! $limit =~ ^[1-9][0-9]*$ ]]; then
+    echo "error: LIMIT is '$limit'; it takes a number of seconds" >&2
+    exit 2
+fi
 parts=$(sed -n 's/^\([a-z0-9-]*\)) .*/ \1/p' "$0" | tr -d '\n')
 case "$parts " in
 *" $part "*) on_gpu && mkdir -p "$out" "$data" runs ;;

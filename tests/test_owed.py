@@ -1,8 +1,10 @@
 """What is owed: nothing is lost on the way to the file and back."""
 
 import datetime
+import os
 import re
 import shlex
+import subprocess
 from importlib.util import find_spec
 from itertools import dropwhile
 from pathlib import Path
@@ -146,3 +148,26 @@ def test_what_takes_an_accelerator_is_in_parts_of_gpu_sh() -> None:
     for entry in owed.read(owed.Args().file):
         if re.search("accelerator|GPU", entry.takes):
             assert all(x.startswith("benchmarks/gpu.sh ") for x in entry.commands), entry
+
+
+def gpu(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    script = owed.Args().file.with_name("gpu.sh")
+    return subprocess.run(
+        [script, *words], env=os.environ | env, text=True, capture_output=True, check=False
+    )
+
+
+def test_gpu_sh_lists_its_parts_and_begins_nothing_else() -> None:
+    listed = gpu()
+    assert (listed.returncode, listed.stderr) == (0, "")
+    parts = listed.stdout.partition(", of: ")[2].split()
+    for entry in owed.read(owed.Args().file):
+        named = {x.split()[1] for x in entry.commands if x.startswith("benchmarks/gpu.sh ")}
+        assert named <= {*parts}
+    for told, why in (
+        (gpu("go3"), "there is no part go3"),
+        (gpu("go2", LIMIT="ten"), "LIMIT is 'ten'"),
+        (gpu("go2", JAX_PLATFORMS="cpu", TINY=""), "JAX finds no GPU here"),
+    ):
+        assert told.returncode
+        assert why in told.stderr
