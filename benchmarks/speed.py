@@ -44,6 +44,9 @@ def main(args: Args) -> None:
         raise Failed(f"--pairs is {args.pairs}; a row needs at least 1, a claim 5.")
     if min(args.worlds, default=0) < 1 or not args.seconds > 0:
         raise Failed("--worlds needs counts of at least 1, and --seconds a time above 0.")
+    for name in ("together", "learners", "many", "batch", "rounds", "updates"):
+        if (count := getattr(args, name)) < 1:
+            raise Failed(f"--{name} is {count}; it needs at least 1.")
     # Before anything is measured: a peer that is missing should not be found out in an hour.
     sides = {one.theirs: one.theirs.versions() for one in wanted if one.theirs}
     host = rows.machine() | {"ours": Python(sys.executable, OURS).versions()}

@@ -185,6 +185,7 @@ def test_sides_alternate_and_the_row_is_written(
     [
         ({"only": "humanoid"}, "there are rollout/fake"),
         ({"pairs": 0}, "--pairs is 0"),
+        ({"together": 0}, "--together is 0"),
         ({}, "nowhere/bin/python, is not there"),
     ],
 )
