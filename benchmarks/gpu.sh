@@ -37,7 +37,8 @@ needs() { # MODULE EXTRA
     exit 1
 }
 on_gpu() {
-    [ "${TINY:-}" ] || python -c "import jax, sys; sys.exit(jax.default_backend() != 'gpu')" && return
+    python -c "import jax" 2> /dev/null || { echo "error: there is no python with jax: source .venv/bin/activate" >&2; exit 1; }
+    [ "${TINY:-}" ] || python -c "import jax, sys; sys.exit(jax.default_backend() != 'gpu')" 2> /dev/null && return
     echo "error: JAX finds no GPU here (JAX_PLATFORMS=$JAX_PLATFORMS): nvidia-smi says whether there is one, and JAX takes it with the extra cuda" >&2
     exit 1
 }
@@ -55,6 +56,11 @@ go() { # NAME EXPERIMENT FLAGS: a run that is begun, or goes on
     else
         may "experiments.$2" "${@:3}" "${few[@]}" --no-video --out "$out/$1"
     fi
+}
+ended() { # NAME: what is judged has trained to its end
+    grep -qs '"status": "done"' "$out/$1/manifest.json" && return
+    echo "error: $out/$1 has not trained to its end: benchmarks/gpu.sh $1 begins it, and goes on with it" >&2
+    exit 1
 }
 told() { # NAME SUBJECT: what a run has come to, as records
     may benchmarks report "$out/$1" --out "$out/$1-report" --records "$results/$2.jsonl"
@@ -106,6 +112,10 @@ if [[ ! $limit =~ ^[1-9][0-9]*$ ]]; then
     echo "error: LIMIT is '$limit'; it takes a number of seconds" >&2
     exit 2
 fi
+if [ $# -gt 1 ] || [[ $part = *" "* ]]; then
+    echo "error: '$*' are several parts; it takes one" >&2
+    exit 2
+fi
 parts=$(sed -n 's/^\([a-z0-9-]*\)) .*/ \1/p' "$0" | tr -d '\n')
 case "$parts " in
 *" $part "*) on_gpu && mkdir -p "$out" "$data" runs ;;
@@ -126,13 +136,13 @@ duel-mjx) duel mjx ;;
 duel-warp) needs warp warp && duel warp ;;
 pictures) needs pytest dev && may pytest tests/test_warp_render.py -m "slow or not slow" ;;
 go1) walk go1 "$physics" go1-joystick-flat --env.curriculum-on ;; # return 26 within 5 minutes
-go1-end) may benchmarks.walking "$out/go1" --kicked --name go1-joystick-flat/end --target 26 "${judged[@]}" --results "$results/walking.jsonl" ;;
+go1-end) ended go1 && may benchmarks.walking "$out/go1" --kicked --name go1-joystick-flat/end --target 26 "${judged[@]}" --results "$results/walking.jsonl" ;;
 go2) walk go2 "$physics" go2-joystick-flat ;;
-go2-end) may benchmarks.walking "$out/go2" --kicked --name go2-joystick-flat/end --target 26 "${judged[@]}" --results "$results/walking.jsonl" ;;
+go2-end) ended go2 && may benchmarks.walking "$out/go2" --kicked --name go2-joystick-flat/end --target 26 "${judged[@]}" --results "$results/walking.jsonl" ;;
 rough) walk rough "$physics" go2-joystick-rough ;;
-rough-end) may benchmarks.walking "$out/rough" --level 4 --name go2-joystick-rough/8cm "${judged[@]}" --results "$results/walking.jsonl" ;;
+rough-end) ended rough && may benchmarks.walking "$out/rough" --level 4 --name go2-joystick-rough/8cm "${judged[@]}" --results "$results/walking.jsonl" ;;
 go1-warp) needs warp warp && walk go1-warp warp go1-joystick-flat --env.curriculum-on ;; # policies of one physics, on another's
-crossing) may benchmarks.crossing "$out/go1" "$out/go1-warp" benchmarks/policies/go1-joystick-flat "${crossed[@]}" --results "$results/crossing.jsonl" ;;
+crossing) ended go1 && ended go1-warp && may benchmarks.crossing "$out/go1" "$out/go1-warp" benchmarks/policies/go1-joystick-flat "${crossed[@]}" --results "$results/crossing.jsonl" ;;
 crossq) sweep published 0 0 crossq crossq-1M ;;
 simbav2) sweep published 0 0 simbav2 simbav2-1M ;;
 large) sweep large_batch_gpu 1 1 fast_td3 fast_sac walk ;; # beside PPO, until a return of 26

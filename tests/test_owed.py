@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from importlib.util import find_spec
 from itertools import dropwhile
 from pathlib import Path
@@ -152,12 +153,11 @@ def test_what_takes_an_accelerator_is_in_parts_of_gpu_sh() -> None:
 
 def gpu(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     script = owed.Args().file.with_name("gpu.sh")
-    return subprocess.run(
-        [script, *words], env=os.environ | env, text=True, capture_output=True, check=False
-    )
+    env = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"} | env
+    return subprocess.run([script, *words], env=env, text=True, capture_output=True, check=False)
 
 
-def test_gpu_sh_lists_its_parts_and_begins_nothing_else() -> None:
+def test_gpu_sh_lists_its_parts_and_begins_nothing_else(tmp_path: Path) -> None:
     listed = gpu()
     assert (listed.returncode, listed.stderr) == (0, "")
     parts = listed.stdout.partition(", of: ")[2].split()
@@ -166,7 +166,10 @@ def test_gpu_sh_lists_its_parts_and_begins_nothing_else() -> None:
         assert named <= {*parts}
     for told, why in (
         (gpu("go3"), "there is no part go3"),
+        (gpu("go1", "go2"), "'go1 go2' are several parts"),
+        (gpu("go1 go1-end"), "'go1 go1-end' are several parts"),
         (gpu("go2", LIMIT="ten"), "LIMIT is 'ten'"),
+        (gpu("go1-end", TINY="1", OUT=str(tmp_path)), "has not trained to its end"),
         (gpu("go2", JAX_PLATFORMS="cpu", TINY=""), "JAX finds no GPU here"),
     ):
         assert told.returncode
